@@ -18,8 +18,9 @@ struct Share {
     waited: u64,
 }
 
-/// Finds keys for which a process called more often than its requests explain. Only of `survivors`, which were alive at
-/// the end of the round: how many callers waited in a killed process is unknown.
+/// Finds keys for which a process called more often than its requests explain. Only of `survivors`,
+/// which were alive at the end of the round: how many callers waited in a killed process is
+/// unknown.
 pub(crate) fn check(all: &Read, survivors: &[u32]) -> Vec<Violation> {
     let mut shares: BTreeMap<(u32, &str), Share> = BTreeMap::new();
     for told in &all.reports {

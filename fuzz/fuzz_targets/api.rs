@@ -1,4 +1,5 @@
-//! The protocol API, request by request: never an error of ours; a key is won once, and settled as one thing.
+//! The protocol API, request by request: never an error of ours; a key is won once, and settled as
+//! one thing.
 #![no_main]
 
 #[path = "support/mod.rs"]
@@ -26,7 +27,8 @@ fuzz_target!(|data: &[u8]| {
         let id = said["id"].as_str().expect("a claim has an id").to_owned();
         last.clone_from(&id);
         if said["status"] == "claimed" {
-            // Time stands still: whoever wins after somebody else has a higher fence, or is the same.
+            // Time stands still: whoever wins after somebody else has a higher fence, or is the
+            // same.
             let fence = said["fence"].as_u64().expect("a fence");
             let before = fences.insert(id.clone(), fence).unwrap_or(0);
             assert!(fence >= before, "{fence} after {before}");

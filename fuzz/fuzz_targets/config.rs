@@ -1,4 +1,5 @@
-//! Settings: what is wrong with them tells no password; what is accepted is shown, and is accepted again as the same.
+//! Settings: what is wrong with them tells no password; what is accepted is shown, and is accepted
+//! again as the same.
 #![no_main]
 
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! Files of jobs in a bucket: damage is refused; what is read is of that place alone, and is written as what it was.
+//! Files of jobs in a bucket: damage is refused; what is read is of that place alone, and is
+//! written as what it was.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -74,7 +74,8 @@ fuzz_target!(|data: &[u8]| {
     std::fs::create_dir_all(&folder).expect("a folder");
     std::fs::write(folder.join(&SOUND.0), &bytes).expect("a file");
     let Ok(gate) = Gate::open(&folder, limits(), Fsync::Never) else { return };
-    // A beginning of what was written: no session is further than it was, nor has another tenant anything.
+    // A beginning of what was written: no session is further than it was, nor has another tenant
+    // anything.
     let mut marks = Vec::new();
     for number in 0..3 {
         let mark = gate.progress(Tenant::default(), session(number)).mark;

@@ -1,4 +1,5 @@
-//! A whole request through the HTTP layer: it is passed on, run or refused; sent again, it is answered alike and runs nothing.
+//! A whole request through the HTTP layer: it is passed on, run or refused; sent again, it is
+//! answered alike and runs nothing.
 #![no_main]
 
 #[path = "support/mod.rs"]

@@ -1,4 +1,5 @@
-//! Submissions of jobs: never an error of ours; what is taken is one job for its key, with the parameters that were sent.
+//! Submissions of jobs: never an error of ours; what is taken is one job for its key, with the
+//! parameters that were sent.
 #![no_main]
 
 #[path = "support/mod.rs"]

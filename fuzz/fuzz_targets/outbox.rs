@@ -1,4 +1,5 @@
-//! A file of the outbox that somebody wrote in: it is the call of its name, with its key, or is refused and left as it was.
+//! A file of the outbox that somebody wrote in: it is the call of its name, with its key, or is
+//! refused and left as it was.
 #![no_main]
 
 use std::path::PathBuf;

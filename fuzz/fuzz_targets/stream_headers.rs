@@ -1,4 +1,5 @@
-//! Headers of messages: any texts name an operation or are refused; what they name, they name again.
+//! Headers of messages: any texts name an operation or are refused; what they name, they name
+//! again.
 #![no_main]
 
 use std::borrow::Cow;

@@ -1,4 +1,5 @@
-//! Calls of tools: what the server gets is what was read, without the key; a key that can't be used is not repeated.
+//! Calls of tools: what the server gets is what was read, without the key; a key that can't be used
+//! is not repeated.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

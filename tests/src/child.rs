@@ -1,5 +1,5 @@
-//! One of several processes, as a test wants it: it claims when it is told to, transfers and gets killed, or serves
-//! and is told to end.
+//! One of several processes, as a test wants it: it claims when it is told to, transfers and gets
+//! killed, or serves and is told to end.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,15 +23,16 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Reads keys from standard input; for each, claims it many times at once and prints how many claims won.
+    /// Reads keys from standard input; for each, claims it many times at once and prints how many
+    /// claims won.
     Race {
         /// The store.
         url: String,
         /// How many claims at once.
         claims: usize,
     },
-    /// Serves requests whose effect takes half a second, until it is told to end; notes in a folder what it began and
-    /// ended.
+    /// Serves requests whose effect takes half a second, until it is told to end; notes in a folder
+    /// what it began and ended.
     Serve {
         /// The folder.
         folder: PathBuf,
@@ -57,7 +58,8 @@ enum Command {
         /// How many orders.
         orders: usize,
     },
-    /// Moves money once, in one transaction with its record: two statements on the table `accounts`.
+    /// Moves money once, in one transaction with its record: two statements on the table
+    /// `accounts`.
     Transfer {
         /// The database.
         url: String,

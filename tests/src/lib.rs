@@ -10,16 +10,16 @@ struct Readme;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// The program `semel`, built from this tree as it stands. Cargo has nothing to do where it is up to date, and lets
-/// tests that ask at the same time wait for each other.
+/// The program `semel`, built from this tree as it stands. Cargo has nothing to do where it is up
+/// to date, and lets tests that ask at the same time wait for each other.
 ///
 /// # Panics
 /// Where it can't be built.
 #[must_use]
 pub fn semel() -> PathBuf {
     let mut build = Command::new(env!("CARGO"));
-    // With an example beside it, and so with the features that tests of the whole workspace have: what those have compiled
-    // is not compiled again.
+    // With an example beside it, and so with the features that tests of the whole workspace have:
+    // what those have compiled is not compiled again.
     build.args([
         "build",
         "--workspace",
@@ -32,7 +32,8 @@ pub fn semel() -> PathBuf {
     if !cfg!(debug_assertions) {
         build.arg("--release");
     }
-    // What cargo says of the test's own package would look like a change to build scripts, which then run again.
+    // What cargo says of the test's own package would look like a change to build scripts, which
+    // then run again.
     let own = [
         "CARGO_PKG_",
         "CARGO_MANIFEST_",

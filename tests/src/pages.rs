@@ -97,8 +97,9 @@ pub fn commands(page: &str) -> Vec<ShellBlock> {
     found
 }
 
-/// Checks that every line of `expected` was printed, in this order. `…` stands for any text within a line; other lines may
-/// stand in between. The number of spaces does not count, because the columns of a table depend on its content.
+/// Checks that every line of `expected` was printed, in this order. `…` stands for any text within
+/// a line; other lines may stand in between. The number of spaces does not count, because the
+/// columns of a table depend on its content.
 ///
 /// # Panics
 /// Where a line is missing.

@@ -1,5 +1,5 @@
-//! The audit trail's copies when the process is killed: every entry that was in the file arrives, and what arrives twice
-//! can be told.
+//! The audit trail's copies when the process is killed: every entry that was in the file arrives,
+//! and what arrives twice can be told.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -95,7 +95,8 @@ impl Rig {
         all.collect::<Vec<()>>().await;
     }
 
-    /// Waits until no copy is behind, and stays so: what is told of a request may come after its answer.
+    /// Waits until no copy is behind, and stays so: what is told of a request may come after its
+    /// answer.
     async fn sent(&self) {
         let url = format!("http://{}/admin/v1/stats", self.admin);
         let mut quiet = 0;

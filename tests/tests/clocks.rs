@@ -1,4 +1,5 @@
-//! Nodes whose clocks are hours apart, on real servers: the store's clock decides, and nobody compares his own with another's.
+//! Nodes whose clocks are hours apart, on real servers: the store's clock decides, and nobody
+//! compares his own with another's.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -34,7 +35,8 @@ impl Clock for Wrong {
     }
 }
 
-/// A node that tells callers at once where another runs; its clock is three hours fast or slow, or right.
+/// A node that tells callers at once where another runs; its clock is three hours fast or slow, or
+/// right.
 async fn node(url: &str, ahead: Option<bool>) -> Semel {
     let right = tokio_env();
     let env = match ahead {
@@ -85,7 +87,8 @@ async fn nobody_is_fooled(url: &str) {
         }
         go_on.notify_one();
         let first = running.await.expect("no panic").expect("an answer");
-        // Of the host that the servers run on; a fresh run's own time is its node's, and says nothing here.
+        // Of the host that the servers run on; a fresh run's own time is its node's, and says
+        // nothing here.
         let right = Duration::from_micros(tokio_env().clock.wall().as_micros());
         let mut times = Vec::new();
         for other in &nodes {

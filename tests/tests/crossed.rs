@@ -1,5 +1,5 @@
-//! Effects that ask for each other's keys, the way in which locks deadlock. Here nobody waits for ever: a request holds one
-//! lease, and a wait for another's has an end.
+//! Effects that ask for each other's keys, the way in which locks deadlock. Here nobody waits for
+//! ever: a request holds one lease, and a wait for another's has an end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,8 +45,8 @@ async fn nobody_waits_for_ever(url: &str) {
         let two = cross(other.clone(), b.clone(), a.clone(), both);
         let (one, two) = tokio::join!(tokio::spawn(one), tokio::spawn(two));
         let told = [one.expect("no panic"), two.expect("no panic")];
-        // Both held their own; at least one of them was told so instead of waiting for the other for ever. The other may
-        // have been given the answer of the one that gave up first.
+        // Both held their own; at least one of them was told so instead of waiting for the other
+        // for ever. The other may have been given the answer of the one that gave up first.
         assert!(told.contains(&"busy".to_owned()), "{told:?}");
         assert!(
             told.iter().all(|told| told != "ran"),

@@ -1,5 +1,5 @@
-//! A process that moves money in one transaction with its record is killed at every step it takes: afterwards both
-//! are there, or neither; and the next one to try completes it once.
+//! A process that moves money in one transaction with its record is killed at every step it takes:
+//! afterwards both are there, or neither; and the next one to try completes it once.
 
 #![expect(
     clippy::disallowed_methods,
@@ -30,7 +30,8 @@ fn child(url: &str, key: &str) -> Command {
     command
 }
 
-/// Runs a transfer, and kills it when it comes to the `step`-th request or reply. → whether it came so far.
+/// Runs a transfer, and kills it when it comes to the `step`-th request or reply. → whether it came
+/// so far.
 async fn killed_at(server: &PostgresServer, key: &str, step: usize, cut: Cut) -> bool {
     let proxy = Proxy::to(server.address(), semel::tokio_env().clock).await;
     let proxy = proxy.expect("a port");

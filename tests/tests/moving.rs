@@ -1,4 +1,5 @@
-//! A fleet moves from Redis to PostgreSQL while requests go on: no effect happens twice, no answer is lost.
+//! A fleet moves from Redis to PostgreSQL while requests go on: no effect happens twice, no answer
+//! is lost.
 //!
 //! 4,000 records here; `SEMEL_RECORDS=1000000` for as many as you like.
 
@@ -60,7 +61,8 @@ async fn ask_all(url: &str, keys: Vec<String>, effects: &Effects) -> usize {
     askers.join_all().await.into_iter().sum()
 }
 
-/// Callers that retry: each key is asked for several times, of whichever node, all through the move.
+/// Callers that retry: each key is asked for several times, of whichever node, all through the
+/// move.
 fn traffic(nodes: &Nodes, effects: &Effects, ends: &Arc<AtomicBool>) -> JoinSet<(u64, u64)> {
     let mut callers = JoinSet::new();
     for caller in 0..8_u64 {

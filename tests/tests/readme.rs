@@ -1,5 +1,6 @@
-//! The README, followed to the letter: its shell blocks run in order, in a clean folder, with the program that is built from
-//! this tree; its configuration for agents starts a gateway that answers.
+//! The README, followed to the letter: its shell blocks run in order, in a clean folder, with the
+//! program that is built from this tree; its configuration for agents starts a gateway that
+//! answers.
 //!
 //! Ports are the test's own in place of the usual ones. Nothing else of the text is changed.
 
@@ -21,7 +22,8 @@ fn blocks_of(kind: &str) -> Vec<String> {
         .collect()
 }
 
-/// An empty folder and a `PATH` on which `semel` is installed, as after the installation of a package: without a clone.
+/// An empty folder and a `PATH` on which `semel` is installed, as after the installation of a
+/// package: without a clone.
 fn clean_folder() -> (PathBuf, std::ffi::OsString) {
     let folder = new_folder("readme");
     let bin = folder.join("bin");

@@ -1,5 +1,5 @@
-//! Several processes on one SQLite file, and processes that are killed in the middle of a write: the next one goes on,
-//! and finds whole what was acknowledged.
+//! Several processes on one SQLite file, and processes that are killed in the middle of a write:
+//! the next one goes on, and finds whole what was acknowledged.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -43,7 +43,8 @@ fn child(arguments: &[&str]) -> (Child, Lines<BufReader<ChildStdout>>) {
     (process, lines)
 }
 
-/// A process under load. What it says is read at once: one that can't get rid of it stops, with the lock maybe.
+/// A process under load. What it says is read at once: one that can't get rid of it stops, with the
+/// lock maybe.
 struct Loaded {
     process: Child,
     said: mpsc::UnboundedReceiver<String>,
@@ -85,7 +86,8 @@ async fn sleep(millis: u64) {
     tokio_env().clock.sleep(Duration::from_millis(millis)).await;
 }
 
-/// Runs the operation that a child says it has run; → what it answers, and whether that is a replay.
+/// Runs the operation that a child says it has run; → what it answers, and whether that is a
+/// replay.
 async fn ask(semel: &Semel, line: &str) -> (String, bool) {
     let (key, payload) = line.split_once(' ').expect("a key and a payload");
     let payload: u64 = payload.parse().expect("a number");
@@ -154,8 +156,8 @@ async fn processes_killed_under_load_lose_nothing_that_was_acknowledged() {
     println!("{} acknowledged, all there", acknowledged.len());
 }
 
-/// The most operations in a row that one process had acknowledged while the other, which wanted to write as well, had
-/// none.
+/// The most operations in a row that one process had acknowledged while the other, which wanted to
+/// write as well, had none.
 async fn longest_streak(one: &mut Loaded, other: &mut Loaded, count: usize) -> usize {
     let (mut longest, mut streak, mut last) = (0, 0, None);
     for _ in 0..count {

@@ -152,7 +152,8 @@ fn express() {
 #[test]
 fn axum() {
     let mut guide = Guide::new("tutorials/axum.md", &[SERVICE, SERVICE]);
-    // The versions that are tested; compiled on one core, beside other tests, and kept for the next run.
+    // The versions that are tested; compiled on one core, beside other tests, and kept for the next
+    // run.
     guide.before =
         "export CARGO_BUILD_JOBS=1\ncp ../semel/Cargo.lock .\nmkdir -p ../semel/target/tutorials\n\
                     ln -s ../semel/target/tutorials target"

@@ -89,8 +89,8 @@ enum Command {
     },
     /// Compare the list of requirements with the tests that exist.
     Conformance,
-    /// Check each feature alone, each example alone, and the packages, built from each other, on the
-    /// oldest Rust that is promised.
+    /// Check each feature alone, each example alone, and the packages, built from each other, on
+    /// the oldest Rust that is promised.
     Features {
         /// Only make the packages, and build them.
         #[arg(long)]

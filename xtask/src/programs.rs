@@ -54,7 +54,8 @@ pub(crate) fn build(workspace: &Workspace) -> Result<()> {
 /// that a build of something else may hold.
 pub(crate) const BUILT: &str = "XTASK_PROGRAMS_BUILT";
 
-/// A program of ours as the tests have it, built if need be: `semel`, `examples/apis`, or a library by the name of its file.
+/// A program of ours as the tests have it, built if need be: `semel`, `examples/apis`, or a library
+/// by the name of its file.
 pub(crate) fn debug(workspace: &Workspace, name: &str) -> Result<PathBuf> {
     if std::env::var_os(BUILT).is_none() {
         build(workspace)?;

@@ -61,7 +61,8 @@ enum Command {
     Rewrap(Rewrap),
 }
 
-/// Wraps the keys of tenants and subjects again with the newest key, so that older ones can be removed.
+/// Wraps the keys of tenants and subjects again with the newest key, so that older ones can be
+/// removed.
 ///
 /// First every node must write with the newest key. Run it again after an interruption: it goes on.
 #[derive(Args)]

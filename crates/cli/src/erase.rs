@@ -1,4 +1,5 @@
-//! `semel erase`: destroys the keys of a tenant or a subject, so that their stored responses can't be read.
+//! `semel erase`: destroys the keys of a tenant or a subject, so that their stored responses can't
+//! be read.
 
 use clap::Args;
 use serde_json::json;
@@ -24,8 +25,8 @@ pub(crate) struct Erase {
     /// The tenant; \"\" if there is only one.
     #[arg(long, value_name = "NAME")]
     tenant: String,
-    /// The subject, as requests name it; - reads it from standard input, which needs --yes. Without a
-    /// subject, everything of the tenant is erased.
+    /// The subject, as requests name it; - reads it from standard input, which needs --yes. Without
+    /// a subject, everything of the tenant is erased.
     #[arg(long, value_name = "NAME")]
     subject: Option<String>,
     #[command(flatten)]

@@ -127,7 +127,8 @@ Exit codes: 0 drained, 2 usage, 3 settings, 4 store, 5 address, 6 self-check, 7 
 pub(crate) struct Serve {
     #[command(flatten)]
     settings: Settings,
-    /// Ends at once when standard input ends, so that no sidecar outlives the process that started it.
+    /// Ends at once when standard input ends, so that no sidecar outlives the process that started
+    /// it.
     #[arg(long, hide = true)]
     end_with_stdin: bool,
 }

@@ -1,8 +1,9 @@
 //! [`BodySentinel`]: detects whether a request body was ever handed to the socket before the request failed.
 //!
-//! reqwest follows redirects by itself, and its errors don't say which hop failed. A charge that was made, and answered
-//! with a redirect to a host that refuses connections, fails like one that was never sent. But the body of a request stays
-//! alive until it has been sent, so its drop shows that it left.
+//! reqwest follows redirects by itself, and its errors don't say which hop failed. A charge that
+//! was made, and answered with a redirect to a host that refuses connections, fails like one that
+//! was never sent. But the body of a request stays alive until it has been sent, so its drop shows
+//! that it left.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -35,7 +36,8 @@ impl Drop for WatchedBody {
 }
 
 impl BodySentinel {
-    /// Copies a request for one attempt, and watches its body. `None` if the body is a stream, which can be sent only once.
+    /// Copies a request for one attempt, and watches its body. `None` if the body is a stream,
+    /// which can be sent only once.
     pub(crate) fn watch(request: &Request) -> Option<(Request, Self)> {
         let mut attempt = request.try_clone()?;
         let sentinel = Self::default();
@@ -53,7 +55,8 @@ impl BodySentinel {
     pub(crate) async fn observe<T>(&self, attempt: impl Future<Output = T>) -> (bool, T) {
         let mut attempt = pin!(attempt);
         poll_fn(|context| {
-            // Read before each poll: the last poll ends the attempt, and drops the body in any case.
+            // Read before each poll: the last poll ends the attempt, and drops the body in any
+            // case.
             let had_left = self.0.load(Ordering::Acquire);
             attempt.as_mut().poll(context).map(|end| (had_left, end))
         })

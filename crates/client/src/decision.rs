@@ -19,7 +19,8 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    /// Parses a problem document member by member, so that a member of another type doesn't invalidate the others.
+    /// Parses a problem document member by member, so that a member of another type doesn't
+    /// invalidate the others.
     pub(crate) fn parse(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Self {
         if !is_problem(status, headers) || body.len() > MAX_PROBLEM_BYTES {
             return Self::default();
@@ -57,7 +58,8 @@ pub(crate) enum Decision {
     Again {
         /// The least pause before the retry.
         after: Option<Duration>,
-        /// Whether it counts as an attempt. A wait for a run in progress doesn't: the server is healthy.
+        /// Whether it counts as an attempt. A wait for a run in progress doesn't: the server is
+        /// healthy.
         counts: bool,
         /// Whether this attempt certainly had no effect.
         nothing_done: bool,
@@ -67,8 +69,8 @@ pub(crate) enum Decision {
 /// Statuses that are retried if the response itself doesn't say. That is safe with a key.
 const RETRYABLE: [u16; 7] = [408, 425, 429, 500, 502, 503, 504];
 
-/// Codes that prove that this attempt had no effect. Too many waiters is not among them: it is given while another attempt
-/// with the key runs.
+/// Codes that prove that this attempt had no effect. Too many waiters is not among them: it is
+/// given while another attempt with the key runs.
 const NOT_STARTED: [&str; 10] = [
     code::AUDIT_UNAVAILABLE,
     code::BODY_BROKEN,

@@ -10,7 +10,8 @@ use http::StatusCode;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The key was used with another payload, which is a mistake of the caller. Nothing was done for this request.
+    /// The key was used with another payload, which is a mistake of the caller. Nothing was done
+    /// for this request.
     #[error(
         "this key was used for another request before ({status}); nothing was done. Use a new key for a new request"
     )]

@@ -1,8 +1,9 @@
 //! Calls that are safe to retry: the caller's half of idempotency.
 //!
-//! The key is created once, before the first attempt, and kept for all of them. Pauses follow `Retry-After` and have
-//! jitter, a retry budget bounds the retries of a process, and a conflict ends the call at once. For callers that may crash
-//! between two attempts, an [`Outbox`] keeps key and request on disk.
+//! The key is created once, before the first attempt, and kept for all of them. Pauses follow
+//! `Retry-After` and have jitter, a retry budget bounds the retries of a process, and a conflict
+//! ends the call at once. For callers that may crash between two attempts, an [`Outbox`] keeps key
+//! and request on disk.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {

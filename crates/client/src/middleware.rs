@@ -83,8 +83,8 @@ impl std::fmt::Debug for IdempotencyKey {
     }
 }
 
-/// Marks a request, in its extensions, that may have been sent with its key before, by this process or another. Its outcome
-/// is unknown until an answer comes.
+/// Marks a request, in its extensions, that may have been sent with its key before, by this process
+/// or another. Its outcome is unknown until an answer comes.
 #[derive(Clone)]
 pub(crate) struct SentBefore;
 
@@ -108,8 +108,8 @@ impl CallInfo {
     }
 }
 
-/// Gives POST and PATCH requests one key for all attempts, and retries them. Other methods pass unchanged, unless they have
-/// an [`IdempotencyKey`].
+/// Gives POST and PATCH requests one key for all attempts, and retries them. Other methods pass
+/// unchanged, unless they have an [`IdempotencyKey`].
 ///
 /// A key that the request already has, as a header or an extension, is kept.
 #[derive(Clone, Debug, Default)]
@@ -232,7 +232,8 @@ fn never_sent(error: &reqwest_middleware::Error) -> Option<bool> {
     }
 }
 
-/// Reads the body of a response up to a bound, and parses its problem document. A truncated body is an error.
+/// Reads the body of a response up to a bound, and parses its problem document. A truncated body is
+/// an error.
 async fn read_body(response: Response) -> Result<(Response, Problem)> {
     let (status, url) = (response.status(), response.url().clone());
     let (version, headers) = (response.version(), response.headers().clone());

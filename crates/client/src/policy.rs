@@ -13,7 +13,8 @@ pub struct RetryPolicy {
     pub base: Duration,
     /// The largest bound of a pause. 10 s.
     pub cap: Duration,
-    /// The timeout of one attempt, including the body of its response. Longer than a server waits for a run in progress. 35 s.
+    /// The timeout of one attempt, including the body of its response. Longer than a server waits
+    /// for a run in progress. 35 s.
     pub attempt_timeout: Duration,
     /// The timeout of the call, including all attempts and pauses. 2 minutes.
     pub total_timeout: Duration,
@@ -80,7 +81,8 @@ impl RetryPolicy {
 
 /// The retry budget of a process: a reserve, and a share of its calls.
 ///
-/// When a server is down, retries multiply its load. The budget bounds them to a share of the calls.
+/// When a server is down, retries multiply its load. The budget bounds them to a share of the
+/// calls.
 ///
 /// ```
 /// let budget = semel_client::RetryBudget::new(1, 0.5);

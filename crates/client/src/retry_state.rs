@@ -53,7 +53,8 @@ impl<'a> RetryState<'a> {
             .base
             .saturating_mul(1 << (self.attempts - 1).min(20));
         let jitter = bound.min(self.policy.cap).mul_f64(rand::rng().random());
-        // The jitter is added to the server's `Retry-After`, so that clients that got the same value spread out.
+        // The jitter is added to the server's `Retry-After`, so that clients that got the same
+        // value spread out.
         let pause = after.unwrap_or_default() + jitter;
         let reason = if counts && self.counted >= self.policy.max_attempts {
             GiveUpReason::Attempts

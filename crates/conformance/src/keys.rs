@@ -37,7 +37,8 @@ async fn is_refused(scene: &Scene, claim: &Claim) -> CheckVerdict {
     scene.unchanged(&claim.identity, &before).await
 }
 
-/// Whatever state an encrypted record is in, a claimant without its key neither takes it over nor is answered from it.
+/// Whatever state an encrypted record is in, a claimant without its key neither takes it over nor
+/// is answered from it.
 pub(super) async fn p46_a_claim_without_the_key_changes_nothing(scene: Scene) -> CheckVerdict {
     if scene.subject().encrypts() {
         // What is written through such a store has its own key.

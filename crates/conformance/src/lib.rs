@@ -75,20 +75,22 @@ pub trait Subject: Send + Sync + 'static {
     fn spans(&self) -> Spans;
 
     /// An empty store of the same kind, on the same clock, that takes two or three records and no
-    /// more. `None`, the default, where the kind has no capacity; its statistics must then say so (P26).
+    /// more. `None`, the default, where the kind has no capacity; its statistics must then say so
+    /// (P26).
     fn tiny(&self) -> BoxFuture<'_, Option<Arc<dyn StoreAdmin>>> {
         Box::pin(async { None })
     }
 
-    /// Whether the store encrypts what it is given. It then has a key of its own for everything that it writes (P46).
+    /// Whether the store encrypts what it is given. It then has a key of its own for everything
+    /// that it writes (P46).
     fn encrypts(&self) -> bool {
         false
     }
 
     /// Changes the stored record of `identity`, behind the store's back, into what a later version
     /// of Semel might have written: a format version that this one doesn't know. Answers `false`,
-    /// the default, where records are not kept as bytes; such a store must neither outlive nor leave
-    /// its process (P25).
+    /// the default, where records are not kept as bytes; such a store must neither outlive nor
+    /// leave its process (P25).
     fn spoil<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, bool> {
         let _ = identity;
         Box::pin(async { false })

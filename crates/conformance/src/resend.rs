@@ -28,8 +28,8 @@ async fn give_up<T>(call: impl Future<Output = T>, times: usize) {
     }
 }
 
-/// A claim that was given up is sent again and wins, once the first copy is decided (P4); to anybody else the key is
-/// then busy.
+/// A claim that was given up is sent again and wins, once the first copy is decided (P4); to
+/// anybody else the key is then busy.
 pub(super) async fn p28_a_dropped_claim_is_sent_again(scene: Scene) -> CheckVerdict {
     for times in POLLS {
         let claim = scene.fresh()?;

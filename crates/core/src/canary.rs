@@ -1,7 +1,8 @@
 //! The canary record: detects nodes with different secrets before they serve (P41).
 //!
-//! Such nodes would silently split the keyspace, and each would run what the other has already run. So every node claims
-//! one well-known key with a fingerprint of its secret, and doesn't start if another secret was first.
+//! Such nodes would silently split the keyspace, and each would run what the other has already run.
+//! So every node claims one well-known key with a fingerprint of its secret, and doesn't start if
+//! another secret was first.
 
 use std::time::Duration;
 
@@ -52,8 +53,8 @@ pub enum CanaryError {
 
 /// Checks that this store is used with `secret` and no other, for one environment.
 ///
-/// If there is no canary, the first node writes it, unless the environment already has records under the id of another
-/// secret: then somebody removed the canary.
+/// If there is no canary, the first node writes it, unless the environment already has records
+/// under the id of another secret: then somebody removed the canary.
 ///
 /// # Errors
 /// [`CanaryError`] says why the node must not start.
@@ -110,8 +111,8 @@ async fn has_other_secret(
     Ok(found)
 }
 
-/// Checks the secret without writing the canary, for a tool that only manages records. It must have the nodes' secret. If
-/// no node has started yet, any secret passes.
+/// Checks the secret without writing the canary, for a tool that only manages records. It must have
+/// the nodes' secret. If no node has started yet, any secret passes.
 ///
 /// # Errors
 /// [`CanaryError`] says why the tool would find no records.
@@ -132,7 +133,8 @@ pub async fn check_read_only(
     }
 }
 
-/// The claim of the canary's key. `None` only for an invalid environment, because all other parts are constants.
+/// The claim of the canary's key. `None` only for an invalid environment, because all other parts
+/// are constants.
 fn claim(env: &Env, secret: &Secret, environment: &str) -> Option<Claim> {
     let namespace = Namespace::new(environment, "", SCOPE).ok()?;
     let key = Key::parse("secret").ok()?;

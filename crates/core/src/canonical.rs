@@ -1,9 +1,9 @@
-//! Canonical JSON (RFC 8785), strict: two texts with one meaning become the same bytes, and what could
-//! be read in two ways is refused.
+//! Canonical JSON (RFC 8785), strict: two texts with one meaning become the same bytes, and what
+//! could be read in two ways is refused.
 //!
 //! serde_json parses; this module sorts and writes. Refused beyond what isn't JSON: a member name
-//! given twice, a number that a double can't hold exactly or whose size is past 2^53−1 (a reader may
-//! round it, so two different payloads could look alike), and more than [`MAX_DEPTH`] levels.
+//! given twice, a number that a double can't hold exactly or whose size is past 2^53−1 (a reader
+//! may round it, so two different payloads could look alike), and more than [`MAX_DEPTH`] levels.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -19,8 +19,8 @@ pub const MAX_DEPTH: usize = 64;
 /// The largest number that every JSON reader keeps exactly.
 const MAX_EXACT: u64 = (1 << 53) - 1;
 
-/// The member name under which serde_json gives a number by its digits if any crate of the build enables its
-/// `arbitrary_precision` feature. Fingerprints must not depend on that (P3).
+/// The member name under which serde_json gives a number by its digits if any crate of the build
+/// enables its `arbitrary_precision` feature. Fingerprints must not depend on that (P3).
 const DIGITS: &str = "$serde_json::private::Number";
 
 /// Why a text has no canonical form. Says where; never repeats the text.
@@ -84,7 +84,8 @@ pub fn canonicalize(text: &[u8]) -> Result<Vec<u8>, CanonicalError> {
 
 /// Appends the canonical form of a JSON text to `out`. After an error, discard what was appended.
 pub(crate) fn append(out: &mut Vec<u8>, text: &[u8]) -> Result<(), CanonicalError> {
-    // Checked as a whole, which is quicker than string by string. Invalid UTF-8 fails below, with its position.
+    // Checked as a whole, which is quicker than string by string. Invalid UTF-8 fails below, with
+    // its position.
     match std::str::from_utf8(text) {
         Ok(text) => write(out, serde_json::Deserializer::from_str(text)),
         Err(_) => write(out, serde_json::Deserializer::from_slice(text)),
@@ -229,8 +230,8 @@ impl<'de> Visitor<'de> for Writer<'_> {
         write_string(self.out, text)
     }
 
-    // Strings of the text are lent, never given: this one is serde_json's own. By that a caller's object whose member has
-    // the name of [`DIGITS`] stays an object.
+    // Strings of the text are lent, never given: this one is serde_json's own. By that a caller's
+    // object whose member has the name of [`DIGITS`] stays an object.
     fn visit_string<E: de::Error>(mut self, text: String) -> Result<(), E> {
         let Some(is_number) = self.digits.take() else {
             return write_string(self.out, &text);

@@ -1,4 +1,5 @@
-//! The values that go into and come out of a store: [`Claim`], [`Claimed`], [`Settlement`] and others.
+//! The values that go into and come out of a store: [`Claim`], [`Claimed`], [`Settlement`] and
+//! others.
 //!
 //! A lost claim or lease is a value, not an error, so that a caller can't overlook it.
 
@@ -23,7 +24,8 @@ pub struct Claim {
     pub identity: Identity,
     /// Digest of the payload.
     pub fingerprint: Fingerprint,
-    /// The random mark of this claimant. A claim that is sent again after a lost reply keeps its token.
+    /// The random mark of this claimant. A claim that is sent again after a lost reply keeps its
+    /// token.
     pub token: Token,
     /// The terms of the run, if this claim is the first.
     pub terms: ClaimTerms,
@@ -33,13 +35,13 @@ pub struct Claim {
     pub namespace: Namespace,
     /// The first characters of the key, for people.
     pub hint: KeyHint,
-    /// Whether the key was probably claimed before: the claimant waited, or its caller says that this is a retry. A store
-    /// may then read before it writes; the answer is the same (P4).
+    /// Whether the key was probably claimed before: the claimant waited, or its caller says that
+    /// this is a retry. A store may then read before it writes; the answer is the same (P4).
     pub retry: bool,
 }
 
-/// The terms of a claim: lease, retention, crash policy and attempts, the keys that the claimant can decrypt with, and whose
-/// data the run leaves.
+/// The terms of a claim: lease, retention, crash policy and attempts, the keys that the claimant
+/// can decrypt with, and whose data the run leaves.
 ///
 /// Checked once, here. Spans are whole milliseconds, so that every store keeps them exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -180,8 +182,8 @@ pub enum Claimed {
     InDoubt(InDoubt),
 }
 
-/// A lease as the store grants it: the right to run for a time. `Debug` shows the sizes of checkpoint and memo, never
-/// their contents.
+/// A lease as the store grants it: the right to run for a time. `Debug` shows the sizes of
+/// checkpoint and memo, never their contents.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Grant {
     /// The key.
@@ -198,8 +200,8 @@ pub struct Grant {
     pub lease: Duration,
     /// The stored crash policy, which may differ from the one in the claim (P13, P36).
     pub crash: CrashPolicy,
-    /// Bytes that the store wants back with every call under this lease, to save itself a read. Opaque to everybody
-    /// else. A lease without it is as valid.
+    /// Bytes that the store wants back with every call under this lease, to save itself a read.
+    /// Opaque to everybody else. A lease without it is as valid.
     pub memo: Bytes,
 }
 
@@ -285,7 +287,8 @@ pub struct Busy {
     pub since: Duration,
     /// Runs begun, including the current one.
     pub attempt: u16,
-    /// The rest of the current lease, unless it is renewed. An earlier retry only helps after a wake-up.
+    /// The rest of the current lease, unless it is renewed. An earlier retry only helps after a
+    /// wake-up.
     pub retry_after: Duration,
 }
 
@@ -310,13 +313,14 @@ pub struct Replay {
     pub expires_in: Duration,
 }
 
-/// The first use of a key that came again with another payload. It is for events only: a caller learns nothing about
-/// another payload.
+/// The first use of a key that came again with another payload. It is for events only: a caller
+/// learns nothing about another payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mismatch {
     /// The fingerprint of the first payload.
     pub fingerprint: Fingerprint,
-    /// When the key was first claimed, on the store's clock; `None` if the answer came from this process alone.
+    /// When the key was first claimed, on the store's clock; `None` if the answer came from this
+    /// process alone.
     pub requested_at: Option<Timestamp>,
 }
 
@@ -373,7 +377,8 @@ pub enum Renewed {
 /// How an owner ends its lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Settlement {
-    /// The effect happened; keep and replay the answer. Shared, because it may have to be sent again.
+    /// The effect happened; keep and replay the answer. Shared, because it may have to be sent
+    /// again.
     Complete(Arc<Answer>),
     /// The effect failed for good; keep and replay the failure.
     Fail(Arc<Answer>),

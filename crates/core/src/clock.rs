@@ -1,8 +1,8 @@
 //! Clocks, passed in: the only place of this crate that reads the machine's time.
 //!
-//! Two kinds of time never mix. [`Tick`] is this process's monotonic clock: it measures durations and the owner's own
-//! deadline. [`Timestamp`] is the *store's* clock: it decides when a lease has lapsed and when a record has expired. No
-//! rule compares the clocks of two processes.
+//! Two kinds of time never mix. [`Tick`] is this process's monotonic clock: it measures durations
+//! and the owner's own deadline. [`Timestamp`] is the *store's* clock: it decides when a lease has
+//! lapsed and when a record has expired. No rule compares the clocks of two processes.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -85,13 +85,15 @@ pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Where time comes from.
 ///
-/// A runtime provides one ([`crate::env::Env`]). Tests use one that only moves when they advance it.
+/// A runtime provides one ([`crate::env::Env`]). Tests use one that only moves when they advance
+/// it.
 pub trait Clock: Send + Sync + 'static {
-    /// Now, on this process's monotonic clock. Never runs backwards. It should advance while the machine is suspended,
-    /// because leases do (P30).
+    /// Now, on this process's monotonic clock. Never runs backwards. It should advance while the
+    /// machine is suspended, because leases do (P30).
     fn now(&self) -> Tick;
 
-    /// Now, on this machine's wall clock. Only for display, and for the memory store, whose clock it is.
+    /// Now, on this machine's wall clock. Only for display, and for the memory store, whose clock
+    /// it is.
     fn wall(&self) -> Timestamp;
 
     /// Completes once `for_time` has passed on the monotonic clock.
@@ -99,7 +101,8 @@ pub trait Clock: Send + Sync + 'static {
 }
 
 impl dyn Clock + '_ {
-    /// Awaits `future` for at most `limit`, and drops it then. Creates no timer if it completes at once.
+    /// Awaits `future` for at most `limit`, and drops it then. Creates no timer if it completes at
+    /// once.
     ///
     /// # Errors
     /// [`Elapsed`], if it takes longer.

@@ -1,7 +1,8 @@
 //! Problem codes: stable names for everything that can go wrong for a caller.
 //!
-//! Every door writes them: the tower layer and the sidecar as RFC 9457 problem documents, gRPC as trailers, the protocol API,
-//! jobs, the MCP gateway. Logs and metrics have them as labels. `docs/errors` has a page for each.
+//! Every door writes them: the tower layer and the sidecar as RFC 9457 problem documents, gRPC as
+//! trailers, the protocol API, jobs, the MCP gateway. Logs and metrics have them as labels.
+//! `docs/errors` has a page for each.
 
 /// Writes the enum, and the table behind it.
 macro_rules! codes {

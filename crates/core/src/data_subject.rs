@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// A person, a customer or whoever else data is about, as the caller names them. Never the name itself: a digest of it, which
-/// stores and logs see keyed only (P48).
+/// A person, a customer or whoever else data is about, as the caller names them. Never the name
+/// itself: a digest of it, which stores and logs see keyed only (P48).
 ///
 /// ```
 /// use semel_core::DataSubject;

@@ -1,6 +1,7 @@
 //! Checks by its decimal digits whether a number of a JSON text survives as a double.
 
-/// A decimal number: sign, digits without zeros at either end, and the power of ten of the last digit.
+/// A decimal number: sign, digits without zeros at either end, and the power of ten of the last
+/// digit.
 #[derive(PartialEq, Eq)]
 struct Decimal {
     is_negative: bool,
@@ -13,7 +14,8 @@ const SAFE_DIGITS: usize = 15;
 /// The largest power of ten that is far from both ends of a double's range.
 const SAFE_POWER: u64 = 250;
 
-/// Finds the first number in a well-formed JSON text that doesn't survive as a double. Skips strings.
+/// Finds the first number in a well-formed JSON text that doesn't survive as a double. Skips
+/// strings.
 pub(crate) fn find_inexact(text: &[u8]) -> Option<usize> {
     let mut at = 0;
     while let Some(&byte) = text.get(at) {

@@ -58,8 +58,8 @@ impl Finding {
         }
     }
 
-    /// The clock skew between this host and the store. No guarantee depends on it (P23), but people compare logs and
-    /// records, and a wrong clock harms other software on the host.
+    /// The clock skew between this host and the store. No guarantee depends on it (P23), but people
+    /// compare logs and records, and a wrong clock harms other software on the host.
     ///
     /// ```
     /// use semel_core::diagnosis::{Finding, Severity};

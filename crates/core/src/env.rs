@@ -1,6 +1,7 @@
 //! The environment of the engine: clock, task spawner and random source, passed in.
 //!
-//! This crate depends on no runtime. The `semel` crate passes in Tokio's, and a simulation its own, as an [`Env`].
+//! This crate depends on no runtime. The `semel` crate passes in Tokio's, and a simulation its own,
+//! as an [`Env`].
 
 use std::future::Future;
 use std::pin::Pin;

@@ -25,9 +25,11 @@ pub enum StoreErrorKind {
     Full,
     /// The key has a record that this version of Semel can't use (P24, P25).
     Record,
-    /// The key has a record, but its external body could not be loaded (P44). A retry may help; no effect may run.
+    /// The key has a record, but its external body could not be loaded (P44). A retry may help; no
+    /// effect may run.
     Body,
-    /// The key has a record whose answer or checkpoint was erased (P49). It stays so, and no effect may run.
+    /// The key has a record whose answer or checkpoint was erased (P49). It stays so, and no effect
+    /// may run.
     Erased,
     /// The store rejected the call for a reason that only a change of configuration fixes.
     Rejected,
@@ -47,16 +49,16 @@ impl StoreErrorKind {
         }
     }
 
-    /// Whether a claim that failed with this kind is sent again. No effect has run yet, so the caller gets other errors at
-    /// once.
+    /// Whether a claim that failed with this kind is sent again. No effect has run yet, so the
+    /// caller gets other errors at once.
     #[must_use]
     pub const fn is_retried_for_claim(self) -> bool {
         matches!(self, Self::Unavailable)
     }
 
-    /// Whether a settlement that failed with this kind is sent again, for at most one lease. The effect has happened, and
-    /// without a record it would happen again. So every failure is retried except a record that can't be read (P33), now or
-    /// ever again.
+    /// Whether a settlement that failed with this kind is sent again, for at most one lease. The
+    /// effect has happened, and without a record it would happen again. So every failure is retried
+    /// except a record that can't be read (P33), now or ever again.
     #[must_use]
     pub const fn is_retried_for_settle(self) -> bool {
         !matches!(self, Self::Record | Self::Erased)
@@ -72,7 +74,8 @@ pub struct StoreError {
     pub kind: StoreErrorKind,
     /// Whether the call may have changed something.
     pub certainty: Certainty,
-    /// The error of the underlying client. Shared, because one failure may be the answer to many callers.
+    /// The error of the underlying client. Shared, because one failure may be the answer to many
+    /// callers.
     #[source]
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }

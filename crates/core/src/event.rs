@@ -1,6 +1,8 @@
-//! Typed events, one per step of the engine. Logs, metrics, traces and the audit trail derive from these.
+//! Typed events, one per step of the engine. Logs, metrics, traces and the audit trail derive from
+//! these.
 //!
-//! An event names a key by its namespace, its first characters and its hash. It never contains the whole key or a payload.
+//! An event names a key by its namespace, its first characters and its hash. It never contains the
+//! whole key or a payload.
 
 use std::time::Duration;
 
@@ -14,7 +16,8 @@ use crate::key::KeyHint;
 use crate::namespace::Namespace;
 use crate::record::{Fence, State};
 
-/// A step of the engine, and the key that it is about. Without a usable key, hint and identity are all zeros.
+/// A step of the engine, and the key that it is about. Without a usable key, hint and identity are
+/// all zeros.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Event<'a> {
@@ -87,7 +90,8 @@ pub enum Step {
         state: State,
         /// Whether it came from the local cache of this process.
         local: bool,
-        /// The 1-based number of this replay of the run's answer by this process; `None` if no local copy is kept.
+        /// The 1-based number of this replay of the run's answer by this process; `None` if no
+        /// local copy is kept.
         number: Option<u32>,
         /// When the key was first claimed, on the store's clock.
         requested_at: Timestamp,
@@ -125,8 +129,8 @@ pub enum Step {
         /// The fence of its lease; `None` if it runs unprotected.
         fence: Option<Fence>,
     },
-    /// The effect ended. For an effect that runs elsewhere, only the process that handed out its lease reports this, and
-    /// only if the settlement reaches it.
+    /// The effect ended. For an effect that runs elsewhere, only the process that handed out its
+    /// lease reports this, and only if the settlement reaches it.
     EffectEnded {
         /// The verdict that it reported.
         verdict: VerdictKind,
@@ -199,7 +203,8 @@ pub enum Step {
         /// Whether the call may have changed something.
         certainty: Certainty,
     },
-    /// A store call ended, with or without success. Reported only to an observer that wants durations.
+    /// A store call ended, with or without success. Reported only to an observer that wants
+    /// durations.
     StoreCalled {
         /// The call.
         call: StoreCall,
@@ -228,7 +233,8 @@ pub enum Step {
         /// The largest body that is kept, in bytes.
         most: usize,
     },
-    /// The engine is done with a request. Reported last, once per request, and only to an observer that wants durations.
+    /// The engine is done with a request. Reported last, once per request, and only to an observer
+    /// that wants durations.
     Answered {
         /// How the request ended.
         how: Ending,
@@ -244,7 +250,8 @@ pub enum Step {
     },
     /// A door let a request without a key pass.
     Passed,
-    /// A door refused a request before the store was called: the required key is missing, or can't be used.
+    /// A door refused a request before the store was called: the required key is missing, or can't
+    /// be used.
     Refused {
         /// The problem code that the caller got.
         code: Code,
@@ -479,8 +486,9 @@ pub trait Observer: Send + Sync + 'static {
     /// Takes one event.
     fn observe(&self, event: &Event<'_>);
 
-    /// Whether it wants durations: [`Step::StoreCalled`] and [`Step::Answered`]. Each costs a read of the clock, so an
-    /// observer that doesn't use them should return `false`. Called once, when the engine is made.
+    /// Whether it wants durations: [`Step::StoreCalled`] and [`Step::Answered`]. Each costs a read
+    /// of the clock, so an observer that doesn't use them should return `false`. Called once, when
+    /// the engine is made.
     fn wants_times(&self) -> bool {
         true
     }

@@ -70,7 +70,8 @@ pub struct FingerprintBuilder {
     joined: Vec<u8>,
 }
 
-// What kind of part follows, so that the text of a JSON part never equals the same bytes as a raw one.
+// What kind of part follows, so that the text of a JSON part never equals the same bytes as a raw
+// one.
 const RAW: u8 = 0;
 const JSON: u8 = 1;
 

@@ -8,10 +8,10 @@ use crate::secret::Secret;
 
 /// 256 bits that stand for one key in one namespace (P2).
 ///
-/// Made over length-prefixed parts, so that no two different lists of parts give the same bytes. The
-/// first half is the [address](Identity::address) under which a store keeps the record; the second
-/// half, the [seal](Identity::seal), is written *inside* the record. It reveals a store that returns another key's record
-/// (P24).
+/// Made over length-prefixed parts, so that no two different lists of parts give the same bytes.
+/// The first half is the [address](Identity::address) under which a store keeps the record; the
+/// second half, the [seal](Identity::seal), is written *inside* the record. It reveals a store that
+/// returns another key's record (P24).
 ///
 /// ```
 /// use semel_core::{Identity, Key, Namespace, Secret};
@@ -88,8 +88,8 @@ impl Identity {
         *seal
     }
 
-    /// An idempotency key for a downstream system: the same for this identity and `step` on every attempt, and different
-    /// for everything else (P42).
+    /// An idempotency key for a downstream system: the same for this identity and `step` on every
+    /// attempt, and different for everything else (P42).
     #[must_use]
     pub fn derive_key(&self, secret: &Secret, step: &str) -> String {
         let mut joined = Vec::with_capacity(64);

@@ -1,7 +1,7 @@
 //! The protocol behind Semel: *claim → run → settle → replay*. No I/O, no runtime.
 //!
-//! Most users want the `semel` crate, which brings a runtime and the stores. This crate is for authors of a store, a door,
-//! or a simulation.
+//! Most users want the `semel` crate, which brings a runtime and the stores. This crate is for
+//! authors of a store, a door, or a simulation.
 //!
 //! | module | step of a request's way |
 //! |---|---|

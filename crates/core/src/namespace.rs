@@ -9,7 +9,8 @@ pub const MAX_PART_BYTES: usize = 128;
 /// The longest principal, in bytes.
 pub const MAX_PRINCIPAL_BYTES: usize = 1024;
 
-/// The namespace of a key: environment, tenant and scope, and the caller if it is authenticated (P2).
+/// The namespace of a key: environment, tenant and scope, and the caller if it is authenticated
+/// (P2).
 ///
 /// ```
 /// use semel_core::Namespace;
@@ -37,11 +38,11 @@ impl Namespace {
         Self::with_principal(environment, tenant, scope, "")
     }
 
-    /// A namespace for one authenticated caller: equal keys of two principals are different keys. An empty principal means
-    /// that there is none.
+    /// A namespace for one authenticated caller: equal keys of two principals are different keys.
+    /// An empty principal means that there is none.
     ///
-    /// The principal is part of the identity only. Records and events don't show it, because there may be as many as there
-    /// are users.
+    /// The principal is part of the identity only. Records and events don't show it, because there
+    /// may be as many as there are users.
     ///
     /// # Errors
     /// As [`Namespace::new`].

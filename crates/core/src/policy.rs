@@ -21,7 +21,8 @@ use crate::record::CrashPolicy;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Policy {
-    /// How long an owner may be silent before it counts as gone. It renews the lease at each third of it. 30 s.
+    /// How long an owner may be silent before it counts as gone. It renews the lease at each third
+    /// of it. 30 s.
     pub lease: Duration,
     /// How long a record lives after its last write. 24 h.
     pub retention: Duration,

@@ -1,9 +1,9 @@
-//! The protocol's state transitions as pure functions: (record found, call, time on the store's clock) → (answer, record
-//! to write).
+//! The protocol's state transitions as pure functions: (record found, call, time on the store's
+//! clock) → (answer, record to write).
 //!
-//! This is `spec/protocol.md` in code. The memory store, the stores that compare and swap, and the model checker all call
-//! these. Stores that decide inside a server (Redis, SQL) express the same table in the server's language, and the
-//! conformance suite checks them.
+//! This is `spec/protocol.md` in code. The memory store, the stores that compare and swap, and the
+//! model checker all call these. Stores that decide inside a server (Redis, SQL) express the same
+//! table in the server's language, and the conformance suite checks them.
 
 use std::time::Duration;
 
@@ -19,7 +19,8 @@ use crate::record::{Fence, Record, RecordError, State, Token};
 pub struct Decision<A> {
     /// The answer for the caller.
     pub answer: A,
-    /// The record to write in the same atomic step in which it was found; `None` leaves it as it is.
+    /// The record to write in the same atomic step in which it was found; `None` leaves it as it
+    /// is.
     pub write: Option<Record>,
 }
 
@@ -39,7 +40,8 @@ impl<A> Decision<A> {
     }
 }
 
-/// Refuses a claim of a record that is encrypted under a key which the claimant doesn't have (P46). Call it before
+/// Refuses a claim of a record that is encrypted under a key which the claimant doesn't have (P46).
+/// Call it before
 /// [`claim`], on the same record.
 ///
 /// # Errors
@@ -84,7 +86,8 @@ pub fn claim(found: Option<&Record>, ask: &Claim, now: Timestamp) -> Decision<Cl
             Decision::write(Claimed::InDoubt(in_doubt(&record)), record) // P10
         }
         State::InDoubt => Decision::keep(Claimed::InDoubt(in_doubt(record))), // P11
-        // The codec rejects a settled record without an answer. If one is made by hand, its outcome is unknown.
+        // The codec rejects a settled record without an answer. If one is made by hand, its outcome
+        // is unknown.
         State::Completed | State::Failed | State::Released => Decision::keep(
             replay(record, now).map_or_else(|| Claimed::InDoubt(in_doubt(record)), Claimed::Replay), // P12
         ),
@@ -151,7 +154,8 @@ pub fn resolve(
     }
 }
 
-/// Decides whether a record from another store is written (P43). Its times are on this store's clock.
+/// Decides whether a record from another store is written (P43). Its times are on this store's
+/// clock.
 #[must_use]
 pub fn restore(found: Option<&Record>, record: &Record, now: Timestamp) -> Decision<Restored> {
     let live = found.filter(|found| !found.is_expired(now));
@@ -180,8 +184,8 @@ fn is_copy(found: &Record, record: &Record) -> bool {
             }
 }
 
-/// The next fence, larger than every earlier one (P22): larger than the last one found and, if a record has expired and was
-/// removed, than any fence that the store's clock can have given before.
+/// The next fence, larger than every earlier one (P22): larger than the last one found and, if a
+/// record has expired and was removed, than any fence that the store's clock can have given before.
 #[must_use]
 pub fn next_fence(last: Option<Fence>, now: Timestamp) -> Fence {
     let after_last = last.map_or(1, |Fence(last)| last.saturating_add(1));
@@ -192,7 +196,8 @@ fn owned(found: Option<&Record>, fence: Fence, token: Token, now: Timestamp) -> 
     found.filter(|record| !record.is_expired(now) && record.is_owned_by(fence, token))
 }
 
-/// Whether the owner may still settle: the record is running, or in doubt because the owner was silent.
+/// Whether the owner may still settle: the record is running, or in doubt because the owner was
+/// silent.
 const fn is_open(record: &Record) -> bool {
     matches!(record.state, State::Running | State::InDoubt)
 }
@@ -237,7 +242,8 @@ fn first_run(ask: &Claim, fence: Fence, now: Timestamp) -> Record {
     }
 }
 
-/// The next run of a key whose owner crashed. Crash policy and maximum of attempts stay those of the first claim (P13).
+/// The next run of a key whose owner crashed. Crash policy and maximum of attempts stay those of
+/// the first claim (P13).
 fn takeover(record: &Record, ask: &Claim, now: Timestamp) -> Record {
     Record {
         fence: next_fence(Some(record.fence), now),
@@ -263,8 +269,8 @@ fn busy(record: &Record, now: Timestamp) -> Busy {
     }
 }
 
-/// The answer to a claim that lost its compare-and-swap too many times (P4). Another owner ran meanwhile, and may or may
-/// not still run, so the caller should retry soon.
+/// The answer to a claim that lost its compare-and-swap too many times (P4). Another owner ran
+/// meanwhile, and may or may not still run, so the caller should retry soon.
 #[must_use]
 pub const fn overtaken() -> Claimed {
     Claimed::Busy(Busy {

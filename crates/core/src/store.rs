@@ -15,37 +15,41 @@ use crate::identity::Identity;
 use crate::record::{Answer, Fence, Record, State};
 use crate::wake::Wakeup;
 
-/// The result of a store call: an answer, which includes a lost claim or lease, or an error that says what is known.
+/// The result of a store call: an answer, which includes a lost claim or lease, or an error that
+/// says what is known.
 pub type StoreResult<T> = Result<T, StoreError>;
 
 /// The hot path of a backend.
 ///
 /// # Contract
 ///
-/// - Each of `claim`, `renew`, `settle` and `resolve` is **one atomic step** in the backend, decided there by the rules of
-///   `spec/protocol.md` ([`crate::protocol`] is the same in code). A separate check and write would race.
-/// - Time is the backend's clock. Durations go in and come out; callers' clocks are never compared (P23).
-/// - A call may be sent again after a lost reply, and gives the same answer unless another owner has the key by then
-///   (P6, P18).
+/// - Each of `claim`, `renew`, `settle` and `resolve` is **one atomic step** in the backend,
+///   decided there by the rules of `spec/protocol.md` ([`crate::protocol`] is the same in code). A
+///   separate check and write would race.
+/// - Time is the backend's clock. Durations go in and come out; callers' clocks are never compared
+///   (P23).
+/// - A call may be sent again after a lost reply, and gives the same answer unless another owner
+///   has the key by then (P6, P18).
 /// - A call whose future is dropped may have happened or not, and never disturbs another call.
-/// - A record is used only if its seal belongs to the key (P24). Bytes that can't be read are an error of kind `Record`,
-///   never "absent" (P25).
+/// - A record is used only if its seal belongs to the key (P24). Bytes that can't be read are an
+///   error of kind `Record`, never "absent" (P25).
 /// - An error says whether something may have been changed.
 ///
 /// No method has a default body: a backend states explicitly what it can't do.
 pub trait Store: Send + Sync + 'static {
     /// Claims a key: asks to become the owner that runs its effect.
     ///
-    /// *After*: the answer is the row of the claim table (P5–P12) that fits the record found. If it is `Won`, the record
-    /// says so durably, at the store's durability level.
+    /// *After*: the answer is the row of the claim table (P5–P12) that fits the record found. If it
+    /// is `Won`, the record says so durably, at the store's durability level.
     ///
-    /// *When it fails*: the caller has no lease, and sends the same claim with the same token again.
+    /// *When it fails*: the caller has no lease, and sends the same claim with the same token
+    /// again.
     fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, StoreResult<Claimed>>;
 
     /// Extends the lease to its full span from now and, if given, keeps a checkpoint.
     ///
-    /// *After*: `Held`, and the lease ends one span after the store's current time; or `Lost`, and nothing has changed
-    /// (P14, P15).
+    /// *After*: `Held`, and the lease ends one span after the store's current time; or `Lost`, and
+    /// nothing has changed (P14, P15).
     fn renew<'a>(
         &'a self,
         lease: &'a Grant,
@@ -54,16 +58,16 @@ pub trait Store: Send + Sync + 'static {
 
     /// Ends the lease.
     ///
-    /// *After*: `Done`, and every later claim sees the settlement until it expires; or `Lost`, and nothing has changed
-    /// (P16–P18).
+    /// *After*: `Done`, and every later claim sees the settlement until it expires; or `Lost`, and
+    /// nothing has changed (P16–P18).
     fn settle<'a>(
         &'a self,
         lease: &'a Grant,
         settlement: &'a Settlement,
     ) -> BoxFuture<'a, StoreResult<Settled>>;
 
-    /// Ends a doubt (P19). Fenced by the doubt's own fence, so that an operator resolves exactly the run that was looked
-    /// at.
+    /// Ends a doubt (P19). Fenced by the doubt's own fence, so that an operator resolves exactly
+    /// the run that was looked at.
     fn resolve<'a>(
         &'a self,
         identity: &'a Identity,
@@ -73,13 +77,15 @@ pub trait Store: Send + Sync + 'static {
 
     /// Reads the record without changing it. `None` if it is absent or expired.
     ///
-    /// A store that decrypts gives a record that it can't decrypt, or doesn't accept, without its content, so that an
-    /// operator can still end it: [`Record::locked`] says why. Who needs the content uses [`Record::into_readable`].
+    /// A store that decrypts gives a record that it can't decrypt, or doesn't accept, without its
+    /// content, so that an operator can still end it: [`Record::locked`] says why. Who needs the
+    /// content uses [`Record::into_readable`].
     fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<Option<Record>>>;
 
     /// Returns a hint that completes soon after the record of `identity` was settled or resolved.
     ///
-    /// It counts from the moment of the call: watch first, then claim, then wait. It may come without cause, late, or (see
+    /// It counts from the moment of the call: watch first, then claim, then wait. It may come
+    /// without cause, late, or (see
     /// [`Capabilities::wake`]) never, so always set a timer as well.
     fn watch(&self, identity: &Identity) -> Wakeup;
 
@@ -89,27 +95,29 @@ pub trait Store: Send + Sync + 'static {
 
 /// The operator interface of a backend. Never on the hot path.
 pub trait StoreAdmin: Store {
-    /// Lists a page of live records that match `query`, in an order that is stable from page to page. A record that exists
-    /// throughout the listing is listed once, or at least once if [`Capabilities::lists_once`] is false (P29). Content that
-    /// can't be decrypted is left out, as in [`Store::read`].
+    /// Lists a page of live records that match `query`, in an order that is stable from page to
+    /// page. A record that exists throughout the listing is listed once, or at least once if
+    /// [`Capabilities::lists_once`] is false (P29). Content that can't be decrypted is left out, as
+    /// in [`Store::read`].
     fn list<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, StoreResult<Page>>;
 
-    /// Deletes a record in any state: the key can be used anew. Returns whether there was one. Fences keep growing (P22).
+    /// Deletes a record in any state: the key can be used anew. Returns whether there was one.
+    /// Fences keep growing (P22).
     fn delete<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<bool>>;
 
-    /// Writes a record of another store unchanged, if the key has no record here or a released one (P43). The caller has
-    /// converted its times to this store's clock.
+    /// Writes a record of another store unchanged, if the key has no record here or a released one
+    /// (P43). The caller has converted its times to this store's clock.
     ///
-    /// *After*: `Written`, and the record is as if it had been made here; or `Kept`, and nothing has changed. One atomic
-    /// step, which races with claims as a claim does.
+    /// *After*: `Written`, and the record is as if it had been made here; or `Kept`, and nothing
+    /// has changed. One atomic step, which races with claims as a claim does.
     fn restore<'a>(
         &'a self,
         identity: &'a Identity,
         record: &'a Record,
     ) -> BoxFuture<'a, StoreResult<Restored>>;
 
-    /// Removes about `most` expired records without blocking traffic, and returns how many. Never removes a live one
-    /// (P21).
+    /// Removes about `most` expired records without blocking traffic, and returns how many. Never
+    /// removes a live one (P21).
     fn sweep(&self, most: usize) -> BoxFuture<'_, StoreResult<usize>>;
 
     /// Counts the expired records that a sweep would find, up to `most`. Removes nothing.
@@ -121,11 +129,12 @@ pub trait StoreAdmin: Store {
     /// The number of records, and the capacity.
     fn stats(&self) -> BoxFuture<'_, StoreResult<Stats>>;
 
-    /// The connections to the backend; `None` if it needs none. Makes no call, so it also works in an outage.
+    /// The connections to the backend; `None` if it needs none. Makes no call, so it also works in
+    /// an outage.
     fn connections(&self) -> Option<Connections>;
 
-    /// Health check: looks for settings that lose records, clocks that differ, tables that grow. Changes nothing. A check
-    /// that could not be made is a finding too.
+    /// Health check: looks for settings that lose records, clocks that differ, tables that grow.
+    /// Changes nothing. A check that could not be made is a finding too.
     fn diagnose(&self) -> BoxFuture<'_, StoreResult<Vec<Finding>>>;
 }
 
@@ -141,15 +150,17 @@ pub struct Capabilities {
     pub shared: bool,
     /// How far a [`Wakeup`] can be relied on.
     pub wake: Wake,
-    /// Whether a listing shows each record once. If false, a record may appear again, but none is left out (P29).
+    /// Whether a listing shows each record once. If false, a record may appear again, but none is
+    /// left out (P29).
     pub lists_once: bool,
     /// The largest answer it takes, head and body together.
     pub max_answer_bytes: usize,
 }
 
 impl Capabilities {
-    /// The least that a backend can do: nothing outlives this process, no other process sees it, no wake-up comes, and a
-    /// listing may repeat a record. It takes the largest answer that any policy may keep.
+    /// The least that a backend can do: nothing outlives this process, no other process sees it, no
+    /// wake-up comes, and a listing may repeat a record. It takes the largest answer that any
+    /// policy may keep.
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
         Self {
@@ -219,7 +230,8 @@ pub struct Query {
     pub tenant: Option<String>,
     /// Only records of this scope.
     pub scope: Option<String>,
-    /// Only records in this state. A lapsed lease that may not be taken over counts as in doubt, not as running.
+    /// Only records in this state. A lapsed lease that may not be taken over counts as in doubt,
+    /// not as running.
     pub state: Option<State>,
     /// Continue after the page that gave this cursor.
     pub after: Option<Cursor>,
@@ -308,10 +320,11 @@ pub struct Cursor(pub String);
 pub struct Page {
     /// The records and their identities.
     pub records: Vec<(Identity, Record)>,
-    /// Where to continue; `None` at the end. A page may be short, or empty, and still have a next one.
+    /// Where to continue; `None` at the end. A page may be short, or empty, and still have a next
+    /// one.
     pub next: Option<Cursor>,
-    /// How many records were left out because they can't be read (P25). A store with packed records can't tell whether
-    /// such a record matches the query, and counts it.
+    /// How many records were left out because they can't be read (P25). A store with packed records
+    /// can't tell whether such a record matches the query, and counts it.
     pub unreadable: usize,
 }
 
@@ -404,7 +417,8 @@ impl Stats {
     }
 }
 
-/// Awaits a store call with a timeout. Fails with [`Certainty::Unknown`] if no answer came within `limit`.
+/// Awaits a store call with a timeout. Fails with [`Certainty::Unknown`] if no answer came within
+/// `limit`.
 ///
 /// Creates no timer if the call answers at once.
 ///

@@ -1,7 +1,7 @@
 //! Wake-ups: notify waiters that a record was settled, so that they don't have to poll.
 //!
-//! A store has one [`Hub`]. Every signal that a record has changed (its own settle, a pub/sub message, a notification) goes
-//! through [`Hub::wake`].
+//! A store has one [`Hub`]. Every signal that a record has changed (its own settle, a pub/sub
+//! message, a notification) goes through [`Hub::wake`].
 
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use std::future::Future;

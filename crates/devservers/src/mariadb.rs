@@ -31,8 +31,8 @@ pub fn init(data: &Path, temporary: &Path) -> Result<()> {
 }
 
 /// The server on a data folder, with these settings, such as `sync-binlog=1`. A server removes the
-/// temporary tables that it finds when it starts, those of another too: each has a folder of its own
-/// for them.
+/// temporary tables that it finds when it starts, those of another too: each has a folder of its
+/// own for them.
 ///
 /// # Errors
 /// Where it is not installed.

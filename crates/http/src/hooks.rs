@@ -1,4 +1,5 @@
-//! Hooks for the program that runs the layer: a quota of new keys, and the authorization of replays.
+//! Hooks for the program that runs the layer: a quota of new keys, and the authorization of
+//! replays.
 
 use std::sync::Arc;
 
@@ -61,8 +62,8 @@ pub trait CountKeys: Send + Sync {
     /// Counts a request that was refused because there was no room.
     fn count_refusal(&self);
 
-    /// Counts a key that the store keeps, and the bytes that it keeps of its response. Keys that are
-    /// free again are not counted.
+    /// Counts a key that the store keeps, and the bytes that it keeps of its response. Keys that
+    /// are free again are not counted.
     fn count(&self, bytes: u64);
 }
 

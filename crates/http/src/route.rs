@@ -141,8 +141,8 @@ impl Route {
         self
     }
 
-    /// Names the operation, for events, logs and metrics: routes that share a scope differ by it. It
-    /// isn't part of the key. The default is no name.
+    /// Names the operation, for events, logs and metrics: routes that share a scope differ by it.
+    /// It isn't part of the key. The default is no name.
     pub fn operation(mut self, name: &str) -> Self {
         self.operation = Some(name.to_owned());
         self
@@ -231,9 +231,9 @@ impl Route {
         self
     }
 
-    /// Sets the function that finds whose data a response has, such as the id of a customer. With data
-    /// keys per subject, it can be erased alone. A name that is empty or too long is refused; a request
-    /// without one belongs to its tenant. Only a keyed digest of it is kept.
+    /// Sets the function that finds whose data a response has, such as the id of a customer. With
+    /// data keys per subject, it can be erased alone. A name that is empty or too long is refused;
+    /// a request without one belongs to its tenant. Only a keyed digest of it is kept.
     pub fn data_subject(
         mut self,
         find: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static,

@@ -16,7 +16,8 @@ pub struct JobId(u128);
 pub struct RequestId(u128);
 
 impl JobId {
-    /// A new id. It begins with the time, so that newer ids sort later, and the rest is random (UUID version 7).
+    /// A new id. It begins with the time, so that newer ids sort later, and the rest is random
+    /// (UUID version 7).
     #[must_use]
     pub fn new(now: Timestamp, entropy: &dyn Entropy) -> Self {
         let millis = u128::from(now.as_micros() / 1000) & 0xffff_ffff_ffff;

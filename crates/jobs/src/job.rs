@@ -16,7 +16,8 @@ pub const MAX_PARAMS_BYTES: usize = 1024 * 1024;
 /// The highest priority; 0 is the lowest.
 pub const MAX_PRIORITY: u8 = 9;
 
-/// The longest name of a kind, a client or a worker. A kind's leaves room for what its scope begins with.
+/// The longest name of a kind, a client or a worker. A kind's leaves room for what its scope begins
+/// with.
 pub(crate) const MAX_NAME_BYTES: usize = 120;
 
 /// The longest text of an error that is kept.
@@ -46,7 +47,8 @@ pub struct NewJob {
     pub priority: u8,
     /// How often it may be started; `None` takes the queue's own.
     pub max_attempts: Option<u16>,
-    /// Whether only an earlier job of the key is returned, and no new one is made: the submitter's quota is used up.
+    /// Whether only an earlier job of the key is returned, and no new one is made: the submitter's
+    /// quota is used up.
     pub known_only: bool,
 }
 
@@ -354,7 +356,8 @@ pub struct Job {
     pub max_attempts: u16,
     /// The worker that has it, or had it last.
     pub worker: Option<String>,
-    /// Queued: the earliest start. Running: the end of the lease. Ended: the time of the end. On the store's clock.
+    /// Queued: the earliest start. Running: the end of the lease. Ended: the time of the end. On
+    /// the store's clock.
     pub due_at: Timestamp,
     /// When it was submitted.
     pub created_at: Timestamp,

@@ -78,8 +78,8 @@ impl Jobs {
         answers
     }
 
-    /// Leases jobs, and waits for some for at most `wait`. Notices submissions of this process at once, and others by polling
-    /// with growing pauses.
+    /// Leases jobs, and waits for some for at most `wait`. Notices submissions of this process at
+    /// once, and others by polling with growing pauses.
     ///
     /// # Errors
     /// [`Error::Invalid`], or if the store gives no answer.

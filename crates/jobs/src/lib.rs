@@ -18,8 +18,9 @@
 //! # }
 //! ```
 //!
-//! A job is an effect that runs elsewhere: its submission claims the key, the worker's completion settles it. So a key's
-//! record says where its job stands, and everything that is true of records is true of jobs (`docs/jobs.md`).
+//! A job is an effect that runs elsewhere: its submission claims the key, the worker's completion
+//! settles it. So a key's record says where its job stands, and everything that is true of records
+//! is true of jobs (`docs/jobs.md`).
 //!
 //! | feature | brings |
 //! |---|---|

@@ -1,10 +1,11 @@
 //! A NATS JetStream stream as the queue, with deduplication in front of it.
 //!
-//! The record of a key is completed once the stream has acknowledged the message. So a duplicate gets the id of its job, and
-//! only the stream's consumers know its result. A submitter that crashes in between leaves a lapsed lease; the next one
-//! publishes again under the same `Nats-Msg-Id`, which the stream discards within its duplicate window. Make the window
-//! longer than the lease, and the policy's retention longer than the window: within it, the stream discards a new submission
-//! under a key whose record has expired.
+//! The record of a key is completed once the stream has acknowledged the message. So a duplicate
+//! gets the id of its job, and only the stream's consumers know its result. A submitter that
+//! crashes in between leaves a lapsed lease; the next one publishes again under the same
+//! `Nats-Msg-Id`, which the stream discards within its duplicate window. Make the window longer
+//! than the lease, and the policy's retention longer than the window: within it, the stream
+//! discards a new submission under a key whose record has expired.
 
 use std::sync::Arc;
 
@@ -47,14 +48,16 @@ impl Submitter {
         }
     }
 
-    /// Sets the policy of submissions. Its lease should be shorter than the stream's duplicate window.
+    /// Sets the policy of submissions. Its lease should be shorter than the stream's duplicate
+    /// window.
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = Arc::new(policy);
         self
     }
 
-    /// Publishes the job, or finds the one of its key. Delay, priority and attempts are up to the stream, and not used.
+    /// Publishes the job, or finds the one of its key. Delay, priority and attempts are up to the
+    /// stream, and not used.
     ///
     /// # Errors
     /// [`Error`] says whether submitting again can help.

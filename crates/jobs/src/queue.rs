@@ -17,22 +17,22 @@ pub(crate) type QueueFuture<'a, T> = BoxFuture<'a, Result<T, Error>>;
 ///
 /// # Contract
 ///
-/// - A key and its parameters have one job, however often it is submitted, until the job has ended and the retention is
-///   over (in PostgreSQL it begins with the job's end, in a bucket with its submission). The job keeps its id and its first
-///   request id.
+/// - A key and its parameters have one job, however often it is submitted, until the job has ended
+///   and the retention is over (in PostgreSQL it begins with the job's end, in a bucket with its
+///   submission). The job keeps its id and its first request id.
 /// - A leased job is given to no other worker until the lease has ended on the store's clock.
 /// - A call under a lease that another worker has taken over changes nothing, and fails.
 /// - Every call may be sent again after a lost reply.
 /// - No accepted job is lost: it is done, a dead letter, or will be given to a worker.
 ///
-/// A job may run more than once: a worker may crash after the work and before its completion. Downstream systems use the
-/// job id as an idempotency key.
+/// A job may run more than once: a worker may crash after the work and before its completion.
+/// Downstream systems use the job id as an idempotency key.
 pub trait Queue: Send + Sync + 'static {
     /// Submits jobs. Returns one result for each, in the same order.
     fn enqueue(&self, jobs: Vec<NewJob>) -> BoxFuture<'_, Vec<Result<SubmitOutcome, Error>>>;
 
-    /// Leases jobs: higher priority first, and older first within a kind. Empty if there are none, or a limit on running
-    /// jobs is reached.
+    /// Leases jobs: higher priority first, and older first within a kind. Empty if there are none,
+    /// or a limit on running jobs is reached.
     fn lease<'a>(&'a self, ask: &'a LeaseOptions) -> QueueFuture<'a, Vec<JobLease>>;
 
     /// Extends the lease of a job to `span` from now.
@@ -58,8 +58,8 @@ pub trait Queue: Send + Sync + 'static {
     /// Queues a dead letter again: the same job with the same id, and no attempts.
     fn retry(&self, id: JobId) -> QueueFuture<'_, ()>;
 
-    /// Requeues jobs of crashed workers, makes dead letters of those without attempts left, and removes jobs whose retention
-    /// is over. Every process may do it at any time.
+    /// Requeues jobs of crashed workers, makes dead letters of those without attempts left, and
+    /// removes jobs whose retention is over. Every process may do it at any time.
     fn reap(&self) -> QueueFuture<'_, ReapReport>;
 
     /// Counts jobs by state.
@@ -202,7 +202,8 @@ pub struct JobCounts {
     pub running: u64,
     /// Dead letters.
     pub dead: u64,
-    /// Files in a bucket that can't be read as a job. No worker gets them until an operator has fixed them.
+    /// Files in a bucket that can't be read as a job. No worker gets them until an operator has
+    /// fixed them.
     pub damaged: u64,
     /// The path of one of those files, to begin with.
     pub damaged_file: Option<String>,
@@ -267,8 +268,8 @@ impl QueueLimits {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct QueueConfig {
-    /// How long an answer is kept after the job has ended, and the job itself. 24 h; `semel serve` sets
-    /// 30 days in a bucket.
+    /// How long an answer is kept after the job has ended, and the job itself. 24 h; `semel serve`
+    /// sets 30 days in a bucket.
     pub retention: Duration,
     /// The longest that a submitter may ask for. 30 days.
     pub max_retention: Duration,

@@ -114,7 +114,8 @@ pub(crate) fn check_span(span: Duration) -> Result<(), Error> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct JobLease {
-    /// The id of the job. The same at every attempt: pass it to downstream systems as their idempotency key.
+    /// The id of the job. The same at every attempt: pass it to downstream systems as their
+    /// idempotency key.
     pub id: JobId,
     /// The id of its first submission.
     pub request_id: RequestId,

@@ -84,7 +84,8 @@ async fn a_key_is_published_once_however_often_it_is_submitted() {
     assert_eq!(id.as_str(), answers[0].job().id.to_string());
 }
 
-/// What the stream takes for a duplicate and discards is one: nobody is told that another's job is theirs.
+/// What the stream takes for a duplicate and discards is one: nobody is told that another's job is
+/// theirs.
 #[tokio::test]
 async fn other_parameters_are_another_message_where_the_key_was_forgotten() {
     let bench = Bench::new().await;
@@ -95,7 +96,8 @@ async fn other_parameters_are_another_message_where_the_key_was_forgotten() {
     assert_eq!(bench.messages().await, 2);
 }
 
-/// A submitter that vanished after it published, and before that was noted: whoever repeats it knows nothing of it.
+/// A submitter that vanished after it published, and before that was noted: whoever repeats it
+/// knows nothing of it.
 #[tokio::test]
 async fn unrecorded_publish_is_not_in_the_stream_twice() {
     let bench = Bench::new().await;

@@ -160,8 +160,8 @@ impl EmbeddedEngine {
         Ok(parts)
     }
 
-    /// Ends all calls, waits for work without a caller for at most `grace`, and ends the runtime. Call
-    /// it without the GIL.
+    /// Ends all calls, waits for work without a caller for at most `grace`, and ends the runtime.
+    /// Call it without the GIL.
     pub(crate) fn close(self: Arc<Self>, grace: Duration) {
         if let Ok(parts) = self.parts() {
             parts.closing.cancel();
@@ -187,7 +187,8 @@ impl EmbeddedEngine {
             std::mem::forget(parts);
             return;
         }
-        // Settlements whose callers are gone are finished first. A claim that waits would take long.
+        // Settlements whose callers are gone are finished first. A claim that waits would take
+        // long.
         let Parts {
             runtime,
             semel,

@@ -15,8 +15,8 @@ use crate::request::{ApiReply, CallOutcome, PyReply, ask, build_request};
 /// A store opened in this process. All methods may be called by any thread.
 #[pyclass(frozen, name = "Store", module = "semel._native")]
 pub(crate) struct NativeStore {
-    /// `None` once it is closed. The lock is held for a moment, and only with the GIL, without which
-    /// no process forks.
+    /// `None` once it is closed. The lock is held for a moment, and only with the GIL, without
+    /// which no process forks.
     engine: Mutex<Option<Arc<EmbeddedEngine>>>,
 }
 

@@ -1,4 +1,5 @@
-//! The answer to an operation's caller, [`TypedAnswer`] or [`Error`], and the failure of its effect, [`Failure`].
+//! The answer to an operation's caller, [`TypedAnswer`] or [`Error`], and the failure of its
+//! effect, [`Failure`].
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -36,7 +37,8 @@ type Cause = Box<dyn std::error::Error + Send + Sync>;
 /// | [`Failure::reject`] | failed for good | kept, and replayed to every caller | the same |
 /// | [`Failure::unknown`] | sent, and no reply came | in doubt | in doubt |
 ///
-/// If the effect ran without protection, no key can be in doubt: its caller gets [`Error::Unknown`] instead.
+/// If the effect ran without protection, no key can be in doubt: its caller gets [`Error::Unknown`]
+/// instead.
 #[derive(Debug)]
 pub struct Failure(pub(crate) FailureKind);
 
@@ -83,7 +85,8 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for Failure {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rejection {
-    /// The reason that the effect gave; `null` if the stored one isn't JSON, or was too large to keep.
+    /// The reason that the effect gave; `null` if the stored one isn't JSON, or was too large to
+    /// keep.
     pub reason: serde_json::Value,
     /// Whether this is the stored failure of an earlier run.
     pub replayed: bool,
@@ -130,8 +133,8 @@ pub enum Error {
     /// The effect failed, and it is unknown whether it happened. Calling again won't run it.
     #[error("the operation may or may not have taken effect; its key is in doubt until resolved")]
     InDoubt(#[source] Cause),
-    /// The effect ran without protection (mode `off` or `observe`, fail-open), and it is unknown whether it happened.
-    /// Calling again may run it again: find out first.
+    /// The effect ran without protection (mode `off` or `observe`, fail-open), and it is unknown
+    /// whether it happened. Calling again may run it again: find out first.
     #[error(
         "the operation ran unprotected and may or may not have taken effect; find out before calling again"
     )]

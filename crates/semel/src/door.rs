@@ -28,8 +28,8 @@ impl Semel {
         built.expect("environment and policy were checked when the store was opened")
     }
 
-    /// The tower layer, to change some of its settings. Starts from this [`Semel`]'s environment, policy
-    /// and key rules.
+    /// The tower layer, to change some of its settings. Starts from this [`Semel`]'s environment,
+    /// policy and key rules.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

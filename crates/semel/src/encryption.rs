@@ -30,7 +30,8 @@ impl Encryption {
         }
     }
 
-    /// Gives each tenant, or each subject that a caller names, a key of its own, so that their data can be erased:
+    /// Gives each tenant, or each subject that a caller names, a key of its own, so that their data
+    /// can be erased:
     /// [`Semel::erase`](crate::Semel::erase). Off unless set; what was encrypted with such keys is read in any case. Not
     /// while records move between two stores.
     #[must_use]
@@ -39,8 +40,8 @@ impl Encryption {
         self
     }
 
-    /// How long such a key is used without a look at its record, and so how long an erasure by another process may go
-    /// unnoticed. 30 s.
+    /// How long such a key is used without a look at its record, and so how long an erasure by
+    /// another process may go unnoticed. 30 s.
     #[must_use]
     pub const fn data_key_cache(mut self, time: Duration) -> Self {
         self.data_key_cache = time;
@@ -62,8 +63,8 @@ impl Encryption {
         keys.with_settings(self.data_keys, self.data_key_cache, secret_id)
     }
 
-    /// Refuses records in plain text, once all are encrypted: nobody with access to the store can then pass off a forged
-    /// record.
+    /// Refuses records in plain text, once all are encrypted: nobody with access to the store can
+    /// then pass off a forged record.
     #[must_use]
     pub const fn refuse_plain(mut self, refuses: bool) -> Self {
         self.refuses_plain = refuses;
@@ -120,7 +121,8 @@ impl OpenKeys {
         self.add(&keys).await
     }
 
-    /// Uses other keys from now on. Their canaries come first: a node that starts later with these keys alone is let in.
+    /// Uses other keys from now on. Their canaries come first: a node that starts later with these
+    /// keys alone is let in.
     pub(crate) async fn replace(&self, keys: Keyring) -> Result<(), KeyCanaryError> {
         self.encryption.check_writes(&keys)?;
         self.add(&keys).await?;

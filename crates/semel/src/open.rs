@@ -62,7 +62,8 @@ impl Semel {
     /// | `redis://127.0.0.1:6379/0` | Redis ≥ 7.0 or Valkey (feature `redis`); also `rediss://`, `redis+sentinel://`, `redis+cluster://` |
     /// | `sqlite:///var/lib/semel/keys.db` | a file on this host, for several processes (feature `sqlite`) |
     ///
-    /// Two URLs with a space between them keep the same records in both stores, for a live migration.
+    /// Two URLs with a space between them keep the same records in both stores, for a live
+    /// migration.
     ///
     /// # Errors
     /// [`OpenError`] says what is wrong and what to do.
@@ -99,8 +100,8 @@ impl Semel {
         &self.shared.key_rules
     }
 
-    /// Completes when no work is left. Call it after the server has stopped taking requests, so that effects whose callers
-    /// are gone are not cut off.
+    /// Completes when no work is left. Call it after the server has stopped taking requests, so
+    /// that effects whose callers are gone are not cut off.
     pub async fn idle(&self) {
         self.engine().idle().await;
     }
@@ -111,8 +112,8 @@ impl Semel {
         &self.shared.store
     }
 
-    /// Uses other encryption keys from now on, after a check that the store is not used with others. A key that records
-    /// need must stay among them.
+    /// Uses other encryption keys from now on, after a check that the store is not used with
+    /// others. A key that records need must stay among them.
     ///
     /// # Errors
     /// [`OpenError::Encryption`] if these keys must not be used, and the keys stay as they were. Always, if it was opened
@@ -136,12 +137,14 @@ impl Semel {
         self.shared.keys.as_ref()?.data.as_ref()
     }
 
-    /// Erases what operations of `tenant`, or of one `subject` of it, have left: their answers and checkpoints. Their keys
-    /// are destroyed, so nobody can read them any more, and the records stay, so that no effect runs again. A replay says
-    /// that the answer was erased ([`Code::AnswerErased`](semel_core::Code::AnswerErased)).
+    /// Erases what operations of `tenant`, or of one `subject` of it, have left: their answers and
+    /// checkpoints. Their keys are destroyed, so nobody can read them any more, and the records
+    /// stay, so that no effect runs again. A replay says that the answer was erased
+    /// ([`Code::AnswerErased`](semel_core::Code::AnswerErased)).
     ///
-    /// Reaches what was encrypted with data keys ([`Encryption::data_keys`](crate::Encryption::data_keys)). Other processes
-    /// notice it within their cache time of data keys and of local replays, 30 s each unless set.
+    /// Reaches what was encrypted with data keys
+    /// ([`Encryption::data_keys`](crate::Encryption::data_keys)). Other processes notice it within
+    /// their cache time of data keys and of local replays, 30 s each unless set.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -256,7 +259,8 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// The environment, such as `production`: equal keys of different environments are different keys. Empty by default.
+    /// The environment, such as `production`: equal keys of different environments are different
+    /// keys. Empty by default.
     pub fn environment(mut self, environment: &str) -> Self {
         environment.clone_into(&mut self.environment);
         self
@@ -304,16 +308,18 @@ impl Builder {
         self
     }
 
-    /// Bodies of more than `above` bytes are kept in the bucket at `url` (`s3://`, `gs://`, `az://`) instead of the store,
-    /// with which every node must be opened. See [`Spill`](semel_stores::compose::Spill) for what that changes, and what it doesn't.
+    /// Bodies of more than `above` bytes are kept in the bucket at `url` (`s3://`, `gs://`,
+    /// `az://`) instead of the store, with which every node must be opened. See
+    /// [`Spill`](semel_stores::compose::Spill) for what that changes, and what it doesn't.
     #[cfg(feature = "object")]
     pub fn body_store(mut self, url: &str, above: usize) -> Self {
         self.bodies = Some((url.to_owned(), above));
         self
     }
 
-    /// Encrypts answers and checkpoints in the store, and in the blob store. Not together with `run_in` and jobs, which write
-    /// records in statements of their own: those then find no store to use.
+    /// Encrypts answers and checkpoints in the store, and in the blob store. Not together with
+    /// `run_in` and jobs, which write records in statements of their own: those then find no store
+    /// to use.
     pub fn encryption(mut self, encryption: Encryption) -> Self {
         self.encryption = Some(encryption);
         self
@@ -409,8 +415,9 @@ impl Shared {
 }
 
 impl Builder {
-    /// The store with what is configured around it: the blob store for large bodies, and encryption around both. Of two
-    /// stores each is encrypted by itself, because an encrypted answer belongs to one store's record.
+    /// The store with what is configured around it: the blob store for large bodies, and encryption
+    /// around both. Of two stores each is encrypted by itself, because an encrypted answer belongs
+    /// to one store's record.
     async fn wrapped(
         &self,
         mut opened: OpenedStore,

@@ -51,15 +51,16 @@ impl Operation {
         self
     }
 
-    /// Names the caller for events: logs and the audit trail. It isn't part of the key, and never kept in a record.
+    /// Names the caller for events: logs and the audit trail. It isn't part of the key, and never
+    /// kept in a record.
     pub fn actor(mut self, actor: &str) -> Self {
         self.actor = Some(actor.into());
         self
     }
 
-    /// Names whose data the operation leaves, such as the id of a customer: with data keys per subject
-    /// ([`Encryption::data_keys`](crate::Encryption::data_keys)), it can be erased alone ([`Semel::erase`]). It isn't part of
-    /// the key, and only a keyed digest of it is kept.
+    /// Names whose data the operation leaves, such as the id of a customer: with data keys per
+    /// subject ([`Encryption::data_keys`](crate::Encryption::data_keys)), it can be erased alone
+    /// ([`Semel::erase`]). It isn't part of the key, and only a keyed digest of it is kept.
     pub fn subject(mut self, name: &str) -> Self {
         self.subject = Some(name.to_owned());
         self
@@ -71,7 +72,8 @@ impl Operation {
         self
     }
 
-    /// At most once: if this process crashes, the key is in doubt until resolved. For effects that can't be undone.
+    /// At most once: if this process crashes, the key is in doubt until resolved. For effects that
+    /// can't be undone.
     pub fn hold(mut self) -> Self {
         Arc::make_mut(&mut self.policy).crash = CrashPolicy::Hold;
         self
@@ -147,7 +149,8 @@ pub struct Call {
 }
 
 impl Call {
-    /// Asks `find_out` what happened if the key is in doubt. It returns a resolution, or `None` if it can't tell.
+    /// Asks `find_out` what happened if the key is in doubt. It returns a resolution, or `None` if
+    /// it can't tell.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -177,8 +180,8 @@ impl Call {
 
     /// Runs `effect` if this is the first call with its key; gives every caller the same answer.
     ///
-    /// The effect goes on if the returned future is dropped. `effect` gets the [`Lease`], with the fence, derived keys and
-    /// checkpoints.
+    /// The effect goes on if the returned future is dropped. `effect` gets the [`Lease`], with the
+    /// fence, derived keys and checkpoints.
     ///
     /// # Errors
     /// [`Error`] says what happened, and whether calling again can help.
@@ -255,8 +258,8 @@ pub(crate) fn answer<T: DeserializeOwned>(
     }
 }
 
-/// The caller's error for a failed effect, by the state of its record. Without a record, the call's own policy decides what
-/// may have happened, as in P36.
+/// The caller's error for a failed effect, by the state of its record. Without a record, the call's
+/// own policy decides what may have happened, as in P36.
 fn error_for(kind: FailureKind, record: Option<State>, crash: CrashPolicy) -> Error {
     match (kind, record) {
         (FailureKind::Reject(reason), _) => Error::Rejected(Rejection {

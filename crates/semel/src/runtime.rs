@@ -22,8 +22,8 @@ pub fn tokio_env() -> Env {
 struct TokioClock(SystemTime);
 
 impl Clock for TokioClock {
-    /// Advances while the machine is suspended, if the platform has such a clock. The store's clock does, so an owner's
-    /// deadline must as well (P30).
+    /// Advances while the machine is suspended, if the platform has such a clock. The store's clock
+    /// does, so an owner's deadline must as well (P30).
     #[cfg(target_os = "linux")]
     fn now(&self) -> Tick {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);

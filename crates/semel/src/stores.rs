@@ -38,7 +38,8 @@ impl From<Arc<dyn StoreAdmin>> for OpenedStore {
     }
 }
 
-/// Opens the store at `url` (see [`Semel::open`](crate::Semel::open)) for operators' work, without an engine.
+/// Opens the store at `url` (see [`Semel::open`](crate::Semel::open)) for operators' work, without
+/// an engine.
 ///
 /// # Errors
 /// [`OpenError`] says what is wrong and what to do.
@@ -116,7 +117,8 @@ async fn open_one(url: &str, env: &Env) -> Result<OpenedStore, OpenError> {
 const SWEEP_EVERY: Duration = Duration::from_secs(5 * 60);
 const SWEEP_AT_ONCE: usize = 10_000;
 
-/// Removes expired records every five minutes, for as long as the store is in use, and calls `report` with their number.
+/// Removes expired records every five minutes, for as long as the store is in use, and calls
+/// `report` with their number.
 pub(crate) fn start_sweeping(
     store: Weak<dyn StoreAdmin>,
     env: &Env,
@@ -135,7 +137,8 @@ pub(crate) fn start_sweeping(
     }));
 }
 
-/// Removes all expired records, and returns how many. A failed sweep costs room, not correctness; the next one tries again.
+/// Removes all expired records, and returns how many. A failed sweep costs room, not correctness;
+/// the next one tries again.
 async fn sweep(store: &dyn StoreAdmin) -> u64 {
     let mut records = 0;
     while let Ok(removed) = store.sweep(SWEEP_AT_ONCE).await {

@@ -13,8 +13,8 @@ use crate::Semel;
 use crate::answer::{Error, Failure, FailureKind, TypedAnswer};
 use crate::operation::{Call, answer, report};
 
-/// A pool whose transactions can hold an effect together with its record: sqlx's `PgPool` (feature `postgres`) and
-/// `MySqlPool` (feature `mysql`). Sealed.
+/// A pool whose transactions can hold an effect together with its record: sqlx's `PgPool` (feature
+/// `postgres`) and `MySqlPool` (feature `mysql`). Sealed.
 pub trait Transact: sealed::Pool {
     /// The transaction, as an effect gets it: a connection to run statements on.
     type Tx: Send + 'static;
@@ -29,8 +29,9 @@ pub trait Transact: sealed::Pool {
     ) -> impl Future<Output = Result<(), sqlx::Error>> + Send;
 }
 
-/// A savepoint around an effect that runs without a lease. Releasing it fails if the transaction has changed. Without it,
-/// PostgreSQL would answer `COMMIT` without an error, and roll back, if the effect had ignored an error.
+/// A savepoint around an effect that runs without a lease. Releasing it fails if the transaction
+/// has changed. Without it, PostgreSQL would answer `COMMIT` without an error, and roll back, if
+/// the effect had ignored an error.
 const SAVEPOINT: &str = "SAVEPOINT semel_run";
 const RELEASE_SAVEPOINT: &str = "RELEASE SAVEPOINT semel_run";
 /// The same check if the effect failed: this statement also works after an error.
@@ -140,16 +141,17 @@ mod mysql {
 }
 
 impl Call {
-    /// Runs `effect` in a transaction on `pool`, together with its record: both are committed, or neither. The effect's
-    /// writes in that transaction happen exactly once, even after a crash.
+    /// Runs `effect` in a transaction on `pool`, together with its record: both are committed, or
+    /// neither. The effect's writes in that transaction happen exactly once, even after a crash.
     ///
-    /// The records must be in the database of `pool`: open [`crate::Semel`] with its URL. The effect gets the transaction as
-    /// a [`Transact::Tx`], which is a connection to run statements on. An effect that fails is rolled back, and the next
-    /// call runs it again; a [`Failure::reject`] is rolled back and kept. A caller that comes while another runs waits or
+    /// The records must be in the database of `pool`: open [`crate::Semel`] with its URL. The
+    /// effect gets the transaction as a [`Transact::Tx`], which is a connection to run statements
+    /// on. An effect that fails is rolled back, and the next call runs it again; a
+    /// [`Failure::reject`] is rolled back and kept. A caller that comes while another runs waits or
     /// gets the problem "busy", as the policy says.
     ///
-    /// Effects outside of the transaction, such as a call to another system, are not covered: pass `lease.derive_key(…)`
-    /// along there.
+    /// Effects outside of the transaction, such as a call to another system, are not covered: pass
+    /// `lease.derive_key(…)` along there.
     ///
     /// ```no_run
     /// # async fn example(pool: sqlx::PgPool) -> Result<(), Box<dyn std::error::Error>> {
@@ -172,9 +174,11 @@ impl Call {
     /// # Errors
     /// [`Error`] says what happened, and whether calling again can help. [`Error::Failed`] with a
     /// [`TxError`](crate::TxError) inside means that the server did not commit, and nothing happened. If the transaction
-    /// ended before its settlement, for example by a `COMMIT` of the effect's own, it is unknown what was committed: that is
+    /// ended before its settlement, for example by a `COMMIT` of the effect's own, it is unknown
+    /// what was committed: that is
     /// [`Error::InDoubt`], and the key stays in doubt until resolved. Without protection (mode `off` or `observe`,
-    /// fail-open) no record shows whether a commit without an answer was done: that is [`Error::Unknown`].
+    /// fail-open) no record shows whether a commit without an answer was done: that is
+    /// [`Error::Unknown`].
     pub async fn run_in<P, T, E, F, Fut>(self, pool: &P, effect: F) -> Result<TypedAnswer<T>, Error>
     where
         P: Transact,
@@ -230,7 +234,8 @@ where
     }
 }
 
-/// The failure of an effect that ran without a lease: its own, unless it ended the transaction before.
+/// The failure of an effect that ran without a lease: its own, unless it ended the transaction
+/// before.
 async fn undo_unprotected<P: Transact>(run: &P::Run, failure: Failure) -> Failure {
     let Ok(mut tx) = P::transaction(run).await else {
         return failure;
@@ -242,9 +247,11 @@ async fn undo_unprotected<P: Transact>(run: &P::Run, failure: Failure) -> Failur
     }
 }
 
-/// Commits an effect that ran without a lease. Reports "no effect" only if that is certain, because there is no record.
+/// Commits an effect that ran without a lease. Reports "no effect" only if that is certain, because
+/// there is no record.
 async fn commit_unprotected<P: Transact>(run: &P::Run) -> Result<(), Failure> {
-    // If the effect kept its transaction we get a fresh one without our savepoint, so releasing it fails, as intended.
+    // If the effect kept its transaction we get a fresh one without our savepoint, so releasing it
+    // fails, as intended.
     let kept = |_| Failure::unknown(TxError::Kept);
     let mut tx = P::transaction(run).await.map_err(kept)?;
     let stands = P::send(&mut tx, RELEASE_SAVEPOINT).await;

@@ -1,4 +1,5 @@
-//! Parses the scheme of a store's URL. Errors repeat only the scheme, because the rest may contain a password.
+//! Parses the scheme of a store's URL. Errors repeat only the scheme, because the rest may contain
+//! a password.
 
 use semel_core::MemoryConfig;
 

@@ -1,6 +1,7 @@
 //! `run_in` without protection, on real servers: no record says afterwards what became of a commit.
 //!
-//! `cargo xtask services up postgres mariadb` starts the servers. With protection: `crates/stores/tests`.
+//! `cargo xtask services up postgres mariadb` starts the servers. With protection:
+//! `crates/stores/tests`.
 #![cfg(all(feature = "mysql", feature = "postgres"))]
 
 use semel::{Call, Error, Failure, Mode, Policy, Semel, TxError};

@@ -2,7 +2,8 @@
 
 use semel_core::{Certainty, Fingerprint};
 
-/// The first four bytes of the digest of a payload: enough to tell two payloads apart, too few to guess one.
+/// The first four bytes of the digest of a payload: enough to tell two payloads apart, too few to
+/// guess one.
 pub(crate) fn hash_prefix(fingerprint: &Fingerprint) -> String {
     semel_core::hex::hex(&fingerprint.as_bytes()[1..5])
 }

@@ -1,8 +1,8 @@
 //! [`ReplayAuthorizer`]: asks another service whether a caller may still receive a stored response.
 //!
-//! A replay never reaches the service itself, so a credential that was revoked in the meantime would
-//! still get its replays. With `replay_auth_url`, the sidecar sends a `GET` with the headers of the
-//! request there first (as nginx does with `auth_request`), and replays only after a 2xx.
+//! A replay never reaches the service itself, so a credential that was revoked in the meantime
+//! would still get its replays. With `replay_auth_url`, the sidecar sends a `GET` with the headers
+//! of the request there first (as nginx does with `auth_request`), and replays only after a 2xx.
 
 #![expect(clippy::disallowed_methods, reason = "a limit of real sockets")]
 

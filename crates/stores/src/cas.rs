@@ -1,10 +1,12 @@
-//! The compare-and-swap loop of every store whose records change in two steps: read, then replace what was read.
+//! The compare-and-swap loop of every store whose records change in two steps: read, then replace
+//! what was read.
 //!
 //! [`drive`] reads the record, lets [`protocol`](semel_core::protocol) decide, and replaces exactly the record that was
-//! read. A swap that loses is followed by another read. The last step is always a read, because only a read finds a write
-//! whose reply was lost.
+//! read. A swap that loses is followed by another read. The last step is always a read, because
+//! only a read finds a write whose reply was lost.
 //!
-//! A store implements [`Cell`] and gets the retry bound, and the rule for what is known after a lost reply (P28).
+//! A store implements [`Cell`] and gets the retry bound, and the rule for what is known after a
+//! lost reply (P28).
 
 #![cfg_attr(
     not(all(feature = "object", feature = "redis", feature = "postgres")),
@@ -180,8 +182,8 @@ async fn read<C: Cell>(
     })
 }
 
-/// If an earlier attempt may have been applied, the outcome of the whole call is unknown, even if this attempt certainly
-/// failed (P28).
+/// If an earlier attempt may have been applied, the outcome of the whole call is unknown, even if
+/// this attempt certainly failed (P28).
 pub(crate) fn unknown_if(earlier_attempt_uncertain: bool, mut error: StoreError) -> StoreError {
     if earlier_attempt_uncertain {
         error.certainty = Certainty::Unknown;
@@ -189,8 +191,9 @@ pub(crate) fn unknown_if(earlier_attempt_uncertain: bool, mut error: StoreError)
     error
 }
 
-/// The error of a read that should have confirmed a write. If a write was sent, its outcome is unknown: a write that matched
-/// nothing may have met the result of its own unanswered attempt (P28).
+/// The error of a read that should have confirmed a write. If a write was sent, its outcome is
+/// unknown: a write that matched nothing may have met the result of its own unanswered attempt
+/// (P28).
 pub(crate) fn read_back_failed(write_sent: bool, error: StoreError) -> StoreError {
     unknown_if(write_sent && error.is_transient(), error)
 }

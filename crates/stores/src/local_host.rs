@@ -1,4 +1,5 @@
-//! Detects servers on this machine. Connections to other machines are encrypted, and verify the server.
+//! Detects servers on this machine. Connections to other machines are encrypted, and verify the
+//! server.
 
 use std::net::IpAddr;
 

@@ -1,7 +1,7 @@
 //! The table of a server's errors, one for each store: what each code means for a call.
 //!
-//! The store looks up errors in it. `docs/stores/errors.md` is generated from it, and a test injects every row into a run
-//! and expects that an effect that ran is settled in the end.
+//! The store looks up errors in it. `docs/stores/errors.md` is generated from it, and a test
+//! injects every row into a run and expects that an effect that ran is settled in the end.
 
 use semel_core::{Certainty, StoreErrorKind};
 
@@ -9,7 +9,8 @@ use semel_core::{Certainty, StoreErrorKind};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerError {
-    /// The code as the server writes it: `BUSY`, `57P01`, `1213`. With `*` at its end it stands for a prefix.
+    /// The code as the server writes it: `BUSY`, `57P01`, `1213`. With `*` at its end it stands for
+    /// a prefix.
     pub code: &'static str,
     /// When a server gives this error.
     pub meaning: &'static str,

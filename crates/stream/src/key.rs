@@ -1,4 +1,5 @@
-//! Session, sequence number and epoch of an operation, and the 128-bit key derived from them and its content.
+//! Session, sequence number and epoch of an operation, and the 128-bit key derived from them and
+//! its content.
 
 use std::fmt;
 
@@ -15,7 +16,8 @@ impl SessionId {
         Self(bytes)
     }
 
-    /// The session of a producer that has a name rather than a number: the first half of its BLAKE3 digest.
+    /// The session of a producer that has a name rather than a number: the first half of its BLAKE3
+    /// digest.
     #[must_use]
     pub fn named(name: &str) -> Self {
         Self(first_half(&blake3::hash(name.as_bytes())))
@@ -34,7 +36,8 @@ impl fmt::Debug for SessionId {
     }
 }
 
-/// An operation's number within its session and epoch: 1, 2, 3 and so on, given once by the producer.
+/// An operation's number within its session and epoch: 1, 2, 3 and so on, given once by the
+/// producer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SeqNo(pub u64);
 
@@ -56,10 +59,12 @@ pub struct Epoch(pub u64);
 pub struct StreamKey(pub u128);
 
 impl StreamKey {
-    /// The first 16 bytes, little-endian, of BLAKE3 over the session's 16 bytes, the sequence number's 8
-    /// (little-endian) and the operation. The first two have fixed lengths, so that no two triples are one text.
+    /// The first 16 bytes, little-endian, of BLAKE3 over the session's 16 bytes, the sequence
+    /// number's 8 (little-endian) and the operation. The first two have fixed lengths, so that no
+    /// two triples are one text.
     ///
-    /// Whoever chooses sessions and operations can compute such keys. Where producers are not trusted, use
+    /// Whoever chooses sessions and operations can compute such keys. Where producers are not
+    /// trusted, use
     /// [`KeySecret::derive`].
     #[must_use]
     pub fn derive(session: SessionId, seqno: SeqNo, operation: &[u8]) -> Self {
@@ -72,8 +77,8 @@ impl StreamKey {
         Self(u128::from_le_bytes(first_half(&blake3::hash(text))))
     }
 
-    /// This key within an epoch: a producer that begins its numbers anew may say the same thing under the same
-    /// number, and means another operation. Epoch 0 leaves the key as it is.
+    /// This key within an epoch: a producer that begins its numbers anew may say the same thing
+    /// under the same number, and means another operation. Epoch 0 leaves the key as it is.
     #[must_use]
     pub fn in_epoch(self, epoch: Epoch) -> Self {
         if epoch == Epoch(0) {
@@ -105,8 +110,8 @@ impl fmt::Debug for StreamKey {
     }
 }
 
-/// Makes keys that nobody else can compute, so that no producer can choose two operations whose keys collide, or a
-/// key that is another's. All consumers of a stream need the same one.
+/// Makes keys that nobody else can compute, so that no producer can choose two operations whose
+/// keys collide, or a key that is another's. All consumers of a stream need the same one.
 #[derive(Clone)]
 pub struct KeySecret([u8; 32]);
 

@@ -1,6 +1,7 @@
 //! Deduplication of streams and replicas, in constant time.
 //!
-//! A [`SeqNoTracker`] knows every operation that has a sequence number, for all time, by one mark per session. An
+//! A [`SeqNoTracker`] knows every operation that has a sequence number, for all time, by one mark
+//! per session. An
 //! [`IdempotencyStore`] knows the last operations that have a key. A [`Gate`] puts both in front of whatever applies
 //! operations, and records only what was applied.
 //!

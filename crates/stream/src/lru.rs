@@ -1,7 +1,8 @@
 //! One shard of the window: keys in the order in which they were last seen, in two flat arrays.
 //!
-//! Everything is allocated when it is made, so that no operation ever waits for a table to be rebuilt, and nothing
-//! is left behind by a removal. 36 bytes a key: 28 for the node, 8 for two buckets. See ADR 0023.
+//! Everything is allocated when it is made, so that no operation ever waits for a table to be
+//! rebuilt, and nothing is left behind by a removal. 36 bytes a key: 28 for the node, 8 for two
+//! buckets. See ADR 0023.
 
 use std::hash::BuildHasher;
 
@@ -9,7 +10,8 @@ use hashbrown::DefaultHashBuilder;
 
 use crate::key::StreamKey;
 
-/// Nodes are numbered from 1: 0 is none, so that fresh memory from the system is an empty table as it is.
+/// Nodes are numbered from 1: 0 is none, so that fresh memory from the system is an empty table as
+/// it is.
 type Link = u32;
 const NONE: Link = 0;
 
@@ -226,8 +228,8 @@ mod tests {
         }
     }
 
-    /// Every call, and the whole order after it, against a queue. Keys are few, so that they meet; the hasher puts
-    /// them all in a few buckets, so that chains are long.
+    /// Every call, and the whole order after it, against a queue. Keys are few, so that they meet;
+    /// the hasher puts them all in a few buckets, so that chains are long.
     #[test]
     fn it_does_what_a_plain_queue_does() {
         let hasher = DefaultHashBuilder::default();

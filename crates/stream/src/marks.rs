@@ -35,7 +35,8 @@ pub enum Order {
     /// It is refused until those before it were applied: none is ever passed over.
     #[default]
     Contiguous,
-    /// It is applied, and the numbers that it passes over are reported. Should they come, they come too late.
+    /// It is applied, and the numbers that it passes over are reported. Should they come, they come
+    /// too late.
     Monotonic,
 }
 
@@ -84,7 +85,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// What is to be done with the operation at `at`: the one rule, for marks in memory and in a database.
+    /// What is to be done with the operation at `at`: the one rule, for marks in memory and in a
+    /// database.
     #[must_use]
     pub fn check(self, at: Mark, order: Order) -> MarkCheck {
         if at.epoch < self.fence {
@@ -120,10 +122,11 @@ impl Progress {
     }
 }
 
-/// The marks of many sessions, for several threads. 56 bytes or so a session, whatever its age and length.
+/// The marks of many sessions, for several threads. 56 bytes or so a session, whatever its age and
+/// length.
 ///
-/// A session is never forgotten by itself: at the bound new ones are refused, as a forgotten mark would let old
-/// operations through. [`retire`](Self::retire) those that are over.
+/// A session is never forgotten by itself: at the bound new ones are refused, as a forgotten mark
+/// would let old operations through. [`retire`](Self::retire) those that are over.
 ///
 /// ```
 /// use semel_stream::{Mark, SeqNo, SeqNoTracker, SessionId};
@@ -161,7 +164,8 @@ impl Default for SeqNoTracker {
 }
 
 impl SeqNoTracker {
-    /// Room for about `sessions` (in sixteen parts of equal size, which sessions fall into by chance).
+    /// Room for about `sessions` (in sixteen parts of equal size, which sessions fall into by
+    /// chance).
     #[must_use]
     pub fn new(sessions: usize, order: Order) -> Self {
         Self {
@@ -178,8 +182,8 @@ impl SeqNoTracker {
         self.progress(session).check(at, self.order)
     }
 
-    /// Whether an operation of the session's present epoch is past its mark: later than all that was applied in it. An
-    /// epoch is present from its fence on, and begins at number 1.
+    /// Whether an operation of the session's present epoch is past its mark: later than all that
+    /// was applied in it. An epoch is present from its fence on, and begins at number 1.
     #[must_use]
     pub fn should_apply(&self, session: SessionId, seqno: SeqNo) -> bool {
         let progress = self.progress(session);
@@ -210,8 +214,9 @@ impl SeqNoTracker {
         .map(drop)
     }
 
-    /// Ends all epochs before `epoch`: what of them is still in flight is refused from now on. → the last operation
-    /// that was applied, from which a restarted producer goes on. Asked again, it says the same again.
+    /// Ends all epochs before `epoch`: what of them is still in flight is refused from now on. →
+    /// the last operation that was applied, from which a restarted producer goes on. Asked again,
+    /// it says the same again.
     ///
     /// # Errors
     /// [`MarkError::Behind`] if a later epoch has begun, [`MarkError::Full`] if there is no room.
@@ -242,7 +247,8 @@ impl SeqNoTracker {
         Ok(next)
     }
 
-    /// Takes over what was kept of a session elsewhere, whatever is here: for recovery, before anything is applied.
+    /// Takes over what was kept of a session elsewhere, whatever is here: for recovery, before
+    /// anything is applied.
     pub(crate) fn restore(&self, session: SessionId, progress: Progress) {
         self.shard(session).lock().insert(session, progress);
     }
@@ -320,7 +326,8 @@ mod tests {
         };
         let stale = MarkCheck::Stale { current: Epoch(1) };
         let table = [
-            // epoch, number → with every number in turn, with numbers that only grow; the mark is at 5 of epoch 1
+            // epoch, number → with every number in turn, with numbers that only grow; the mark is
+            // at 5 of epoch 1
             ((0, 6), stale, stale),
             ((1, 0), MarkCheck::Duplicate, MarkCheck::Duplicate),
             ((1, 4), MarkCheck::Duplicate, MarkCheck::Duplicate),

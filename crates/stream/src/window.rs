@@ -8,11 +8,13 @@ use parking_lot::Mutex;
 use crate::key::StreamKey;
 use crate::lru::Lru;
 
-/// A bounded window of keys. When it is full, the least recently seen key is evicted, and looks new again. To recognise
-/// duplicates after any length of time, use sequence numbers and [`SeqNoTracker`](crate::SeqNoTracker).
+/// A bounded window of keys. When it is full, the least recently seen key is evicted, and looks new
+/// again. To recognise duplicates after any length of time, use sequence numbers and
+/// [`SeqNoTracker`](crate::SeqNoTracker).
 ///
-/// 36 bytes a key, all of them taken when it is made; memory that no key has reached yet is the system's to lend.
-/// Keys are spread by a hash with a random seed, so that nobody can choose keys that crowd together.
+/// 36 bytes a key, all of them taken when it is made; memory that no key has reached yet is the
+/// system's to lend. Keys are spread by a hash with a random seed, so that nobody can choose keys
+/// that crowd together.
 ///
 /// ```
 /// use semel_stream::{StreamKey, IdempotencyStore};
@@ -59,10 +61,12 @@ impl IdempotencyStore {
         Self::new(DEFAULT_CAPACITY)
     }
 
-    /// Room for at most `capacity` keys, in up to `shards` parts with a lock each, for several threads.
+    /// Room for at most `capacity` keys, in up to `shards` parts with a lock each, for several
+    /// threads.
     ///
-    /// Each part has room for its share, and keys fall into parts by chance: what is surely remembered is a little
-    /// less than `capacity`, see [`surely`](Self::surely). A small window gets fewer parts.
+    /// Each part has room for its share, and keys fall into parts by chance: what is surely
+    /// remembered is a little less than `capacity`, see [`surely`](Self::surely). A small window
+    /// gets fewer parts.
     ///
     /// # Panics
     /// If `capacity` is 0, or a part would have 2³¹ keys and more.
@@ -81,7 +85,8 @@ impl IdempotencyStore {
         }
     }
 
-    /// Whether the key is new (`true`: apply the operation), and records it. `false`: it was seen before, skip.
+    /// Whether the key is new (`true`: apply the operation), and records it. `false`: it was seen
+    /// before, skip.
     ///
     /// Records before anything is applied. Where applying may fail, use [`Gate`](crate::Gate), or
     /// [`forget`](Self::forget) the key when it did.
@@ -93,8 +98,9 @@ impl IdempotencyStore {
 
     /// [`check_and_record`](Self::check_and_record) for each of these keys, in their order: `true` if it is new.
     ///
-    /// Each part's lock is taken once for all of its keys. Threads that share a window spend most of their time on
-    /// handing parts to each other; with a hundred keys and more at a time they spend it on the keys.
+    /// Each part's lock is taken once for all of its keys. Threads that share a window spend most
+    /// of their time on handing parts to each other; with a hundred keys and more at a time they
+    /// spend it on the keys.
     ///
     /// ```
     /// use semel_stream::{StreamKey, IdempotencyStore};
@@ -164,8 +170,8 @@ impl IdempotencyStore {
         self.capacity
     }
 
-    /// How many of the last distinct keys are remembered, but for odds below one in a billion a shard: all with one
-    /// lock, six standard deviations less with several.
+    /// How many of the last distinct keys are remembered, but for odds below one in a billion a
+    /// shard: all with one lock, six standard deviations less with several.
     #[must_use]
     pub fn surely(&self) -> usize {
         match self.shards.len() {
@@ -176,8 +182,8 @@ impl IdempotencyStore {
         }
     }
 
-    /// All keys, the oldest first: recorded again in this order, they make the same window. With several parts the
-    /// order between these is by rank, which is as near as parts can know.
+    /// All keys, the oldest first: recorded again in this order, they make the same window. With
+    /// several parts the order between these is by rank, which is as near as parts can know.
     #[must_use]
     pub fn keys(&self) -> Vec<StreamKey> {
         let parts: Vec<Vec<StreamKey>> = self

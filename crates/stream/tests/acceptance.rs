@@ -124,7 +124,8 @@ fn keys_recorded_again_in_their_order_make_the_same_window() {
     let store = IdempotencyStore::new(50);
     assert!(keys(0..80).all(|key| store.check_and_record(key)));
     assert!(keys(30..80).eq(store.keys()));
-    // In parts, a key's age is off by little: all are there again, and the newest survive a flood of half the window.
+    // In parts, a key's age is off by little: all are there again, and the newest survive a flood
+    // of half the window.
     let parts = IdempotencyStore::sharded(10_000, 8);
     assert!(keys(0..9_000).all(|key| parts.check_and_record(key)));
     let again = IdempotencyStore::sharded(10_000, 8);

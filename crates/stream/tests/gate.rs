@@ -11,7 +11,8 @@ fn at(session: SessionId, seqno: u64) -> StreamOperation {
     StreamOperation::sequenced(session, Mark::new(0, seqno))
 }
 
-/// Offers in a batch of its own, and applies what it may. → what that passed over, or why it wasn't applied.
+/// Offers in a batch of its own, and applies what it may. → what that passed over, or why it wasn't
+/// applied.
 #[expect(
     clippy::result_large_err,
     reason = "a ticket is as large as an operation"
@@ -142,7 +143,8 @@ fn i15_a_lower_epoch_is_refused() {
         StreamOperation::sequenced(session, Mark::new(epoch, seqno)).with_key(StreamKey(1))
     };
     assert!(applies(&gate, &of(0, 1)));
-    // The restarted producer says the same thing under the same number, and means another operation.
+    // The restarted producer says the same thing under the same number, and means another
+    // operation.
     assert!(applies(&gate, &of(1, 1)));
     assert!(matches!(
         apply(&gate, &of(0, 2)),

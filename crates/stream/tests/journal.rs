@@ -136,7 +136,8 @@ fn tail_with_pages_out_of_order_is_torn() {
     let folder = Folder::new("order");
     let gate = folder.open();
     apply(&gate, session(), 1..=2);
-    // One batch, brought to disk together: the machine dies when its last frames are there, and its first are not.
+    // One batch, brought to disk together: the machine dies when its last frames are there, and its
+    // first are not.
     apply(&gate, session(), 3..=6);
     drop(gate);
     change(&folder.file(), 3 * FRAME, &[0; 100]);
@@ -190,7 +191,8 @@ fn a_journal_is_rewritten_before_it_is_long_and_loses_nothing() {
             assert_eq!(gate.snapshot(), before);
         }
     }
-    // 100,000 entries were written. The bound: a snapshot, 10,000 entries, and the batch that went past them.
+    // 100,000 entries were written. The bound: a snapshot, 10,000 entries, and the batch that went
+    // past them.
     assert!(longest <= (1 + 1_001 + 10_000 + 1_000) * FRAME, "{longest}");
     assert_eq!(mark(&gate), Mark::new(0, 100_000));
 }

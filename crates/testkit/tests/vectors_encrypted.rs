@@ -1,5 +1,5 @@
-//! `spec/vectors/encrypted.json` holds when it is read back: every field decrypts to its text in its own place and nowhere
-//! else, and every record has its length and its key in its header.
+//! `spec/vectors/encrypted.json` holds when it is read back: every field decrypts to its text in
+//! its own place and nowhere else, and every record has its length and its key in its header.
 
 use std::path::Path;
 

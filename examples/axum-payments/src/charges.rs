@@ -1,4 +1,5 @@
-//! Charges: the layer does everything. Without an `Idempotency-Key` a request passes as it always did.
+//! Charges: the layer does everything. Without an `Idempotency-Key` a request passes as it always
+//! did.
 
 use axum::Json;
 use axum::extract::State;

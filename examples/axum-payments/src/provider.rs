@@ -1,4 +1,5 @@
-//! A payment provider, played by a table: it takes a key with every payment, and pays each key once.
+//! A payment provider, played by a table: it takes a key with every payment, and pays each key
+//! once.
 
 use sqlx::{PgPool, Row as _};
 

@@ -88,7 +88,8 @@ async fn work(jobs: &Jobs, for_ever: bool) -> anyhow::Result<()> {
             Ok((_, 0)) if !for_ever => return Ok(()),
             Ok((0, _)) => {}
             Ok(_) => continue,
-            // The bucket is away for a while. Whatever was leased is given back later, and done then.
+            // The bucket is away for a while. Whatever was leased is given back later, and done
+            // then.
             Err(error) if error.is_retryable() => eprintln!("{error}"),
             Err(error) => return Err(error.into()),
         }
@@ -101,7 +102,8 @@ async fn turn(jobs: &Jobs, ask: &LeaseOptions) -> Result<(usize, u64), Error> {
     jobs.queue().reap().await?;
     let leased = jobs.lease(ask, Duration::ZERO).await?;
     for task in &leased {
-        // The work itself. Whatever it asks of other systems, it passes the task's id on: the same at every start.
+        // The work itself. Whatever it asks of other systems, it passes the task's id on: the same
+        // at every start.
         let receipt = format!(r#"{{"charged": "{}"}}"#, task.id);
         match jobs
             .queue()

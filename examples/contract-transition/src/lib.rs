@@ -1,7 +1,8 @@
 //! `POST /v1/contract/transition`: a contract changes its state once for a key, with one proof.
 //!
-//! The transition, its proof and the record of the key are one transaction. Whoever asks again with the same key, for seven days
-//! and across restarts, gets the same answer with the same proof, and nothing happens.
+//! The transition, its proof and the record of the key are one transaction. Whoever asks again with
+//! the same key, for seven days and across restarts, gets the same answer with the same proof, and
+//! nothing happens.
 
 pub mod outbox;
 mod transition;

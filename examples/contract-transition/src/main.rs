@@ -1,4 +1,5 @@
-//! Serves the transitions, and lets an outbox ask for what it has: `DATABASE_URL=postgres://… cargo run`.
+//! Serves the transitions, and lets an outbox ask for what it has: `DATABASE_URL=postgres://… cargo
+//! run`.
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
-//! The caller's side: what is to be asked for is written down with whatever made it necessary, and asked for until there is an
-//! answer. A crash between the answer and the note of it only means that the same is asked again.
+//! The caller's side: what is to be asked for is written down with whatever made it necessary, and
+//! asked for until there is an answer. A crash between the answer and the note of it only means
+//! that the same is asked again.
 
 use serde_json::{Value, json};
 use sqlx::{PgConnection, PgPool, Row as _};

@@ -21,7 +21,8 @@ pub const TTL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// What is asked for.
 #[derive(Deserialize)]
 pub(crate) struct Ask {
-    /// Mandatory, and not `null`: without it, an outbox that asks again would change the contract again.
+    /// Mandatory, and not `null`: without it, an outbox that asks again would change the contract
+    /// again.
     #[serde(default)]
     idempotency_key: Option<String>,
     #[serde(default)]

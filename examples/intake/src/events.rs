@@ -1,4 +1,5 @@
-//! What happened to a submission, replays included: `submission.replayed` names the event that it repeats, and has a number.
+//! What happened to a submission, replays included: `submission.replayed` names the event that it
+//! repeats, and has a number.
 
 use semel::{Event, Observer, Secret, Step};
 use sqlx::PgPool;
@@ -15,7 +16,8 @@ impl Observer for Replays {
         if matches!(event.step, Step::Replayed { .. }) {
             // The same as `lease.derive_key(REQUEST)` of the request that is replayed.
             let request = event.identity.derive_key(&Secret::none(), REQUEST);
-            // Never holds up an answer: what doesn't fit is left out, and an audit trail that mustn't is `semel serve`'s.
+            // Never holds up an answer: what doesn't fit is left out, and an audit trail that
+            // mustn't is `semel serve`'s.
             let _ = self.0.try_send(request);
         }
     }

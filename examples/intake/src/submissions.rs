@@ -1,7 +1,8 @@
 //! The handlers. None of them looks at keys: the layer does that.
 //!
-//! A submission and what happened to it are written in one transaction. Where the process vanishes after that and before the
-//! record says so, the layer lets the next retry run: it finds the event of the run before it, and changes nothing.
+//! A submission and what happened to it are written in one transaction. Where the process vanishes
+//! after that and before the record says so, the layer lets the next retry run: it finds the event
+//! of the run before it, and changes nothing.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -94,7 +95,8 @@ pub(crate) async fn set_fields(
     .await
 }
 
-/// `submit`. One that is refused because something is missing did nothing, and says so: its key is free.
+/// `submit`. One that is refused because something is missing did nothing, and says so: its key is
+/// free.
 pub(crate) async fn submit(
     State(app): State<App>,
     Path((intake, id)): Path<(String, String)>,

@@ -25,7 +25,8 @@ fn fresh_key() -> String {
 
 /// Status, body as it came, whether it says that it is a replay.
 async fn send(method: Method, url: &str, key: &str, body: &Value) -> (u16, String, bool) {
-    // All servers of one service have one name; their ports are nobody's business, as behind a load balancer.
+    // All servers of one service have one name; their ports are nobody's business, as behind a load
+    // balancer.
     let request = reqwest::Client::new().request(method, url).json(body);
     let request = request.header("host", "forms.example");
     let request = if key.is_empty() {
@@ -325,7 +326,8 @@ async fn a_run_after_a_crash_finds_what_the_run_before_it_did() {
     let ask = json!({"fields": {"system": "billing"}});
     let (_, first, _) = post(&url, &key, &ask).await;
     let id = json_of(&first)["submissionId"].as_str().unwrap().to_owned();
-    // As if the process had vanished after its transaction and before the record was settled: a lease that is long over.
+    // As if the process had vanished after its transaction and before the record was settled: a
+    // lease that is long over.
     let lapse = "UPDATE semel.records SET state = 1, head = NULL, body = NULL, written_us = written_us - 60000000 \
                  WHERE scope = 'access-request' AND hint = $1";
     let lapsed = sqlx::query(lapse).bind(&key[..8]).execute(&app.pool).await;

@@ -73,7 +73,8 @@ async fn work(jobs: &Jobs) -> anyhow::Result<()> {
             continue;
         };
         for job in leased {
-            // The work itself. Whatever it asks of other systems, it passes `job.id` on: the same at every start.
+            // The work itself. Whatever it asks of other systems, it passes `job.id` on: the same
+            // at every start.
             tokio::time::sleep(Duration::from_millis(5)).await;
             let answer = format!(r#"{{"handled": "{}"}}"#, job.id);
             loop {

@@ -32,7 +32,8 @@ fn spawn(url: &str, arguments: &Vec<String>) -> anyhow::Result<Child> {
     Ok(command.kill_on_drop(true).spawn()?)
 }
 
-/// Submitters, workers and a reaper for so long, one of them killed every half second; then what came of it.
+/// Submitters, workers and a reaper for so long, one of them killed every half second; then what
+/// came of it.
 pub(crate) async fn play(url: &str, time: Duration) -> anyhow::Result<()> {
     let jobs = crate::open(url).await?;
     let run = format!("{:016x}", semel::tokio_env().entropy.next_u128() >> 64);

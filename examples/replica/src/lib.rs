@@ -1,7 +1,8 @@
 //! A replica: session events arrive in segments of a log, and each is applied once.
 //!
-//! Two layers stand in front of [`Sessions::apply`]: the session's mark, which knows every event that has a number
-//! for all time, and the window of keys, which knows the last of those that have only a key. Both are one
+//! Two layers stand in front of [`Sessions::apply`]: the session's mark, which knows every event
+//! that has a number for all time, and the window of keys, which knows the last of those that have
+//! only a key. Both are one
 //! [`Gate`].
 
 use std::collections::BTreeMap;
@@ -84,8 +85,9 @@ pub struct Received {
 
 /// Receives segments and applies what is new in them.
 ///
-/// The gate lives exactly as long as the state that it guards: both are in memory, and a replica that restarts begins
-/// with neither and is sent all of it again. Where the state is in a database, so should be the marks.
+/// The gate lives exactly as long as the state that it guards: both are in memory, and a replica
+/// that restarts begins with neither and is sent all of it again. Where the state is in a database,
+/// so should be the marks.
 #[derive(Debug)]
 pub struct SegmentReceiver {
     gate: Gate,

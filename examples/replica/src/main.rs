@@ -1,4 +1,5 @@
-//! A primary ships its log over a line that repeats, loses and reorders; the replica ends up the same.
+//! A primary ships its log over a line that repeats, loses and reorders; the replica ends up the
+//! same.
 
 use replica::{SegmentReceiver, SessionEvent};
 use semel_stream::{GateLimits, SeqNo, SessionId};

@@ -86,8 +86,8 @@ impl Split {
         Ok(lines.nth(1).context("no config-epoch")?.parse()?)
     }
 
-    /// Writes down failovers that Sentinel made by itself, because a master got no processor for half a second. They
-    /// may lose records, too.
+    /// Writes down failovers that Sentinel made by itself, because a master got no processor for
+    /// half a second. They may lose records, too.
     fn note_own_failovers(&mut self, windows: &Shared) -> Result<()> {
         if self.level != Level::Loses {
             return Ok(());
@@ -169,9 +169,11 @@ impl Split {
         // new one's.
         let (host, port) = (Network::address(new).to_string(), REDIS.to_string());
         self.nodes[old].ask(&["REPLICAOF", &host, &port])?;
-        // Sentinel does the same: clients that stay connected would read records that are about to be discarded.
+        // Sentinel does the same: clients that stay connected would read records that are about to
+        // be discarded.
         self.nodes[old].ask(&["CLIENT", "KILL", "TYPE", "normal"])?;
-        // It must not be elected before it has caught up: it would bring back records that count as lost.
+        // It must not be elected before it has caught up: it would bring back records that count as
+        // lost.
         self.nodes[old].ask(&["CONFIG", "SET", "replica-priority", "0"])?;
         self.network.heal()?;
         self.noted = (self.epoch()?, tick());

@@ -1,5 +1,5 @@
-//! The Rust client through a bad network: a real sidecar on a real Redis, a proxy that drops, delays, duplicates and cuts
-//! answers, and client processes that are killed.
+//! The Rust client through a bad network: a real sidecar on a real Redis, a proxy that drops,
+//! delays, duplicates and cuts answers, and client processes that are killed.
 
 mod network;
 mod service;
@@ -129,7 +129,8 @@ async fn a_server_that_is_not_there_is_given_up_on_and_nothing_was_done() {
     );
 }
 
-/// Each process charges the orders that are not charged yet, by its outbox; it is killed again and again.
+/// Each process charges the orders that are not charged yet, by its outbox; it is killed again and
+/// again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_is_killed_again_and_again_charges_each_order_once() {
     const ORDERS: usize = 120;

@@ -1,7 +1,9 @@
-//! The dashboard, as people use it: a real browser, a real sidecar, a real Redis. What the browser does is in
-//! `tests/dashboard/scenarios.mjs`; what must have come of it is checked here, by the API and the audit trail.
+//! The dashboard, as people use it: a real browser, a real sidecar, a real Redis. What the browser
+//! does is in `tests/dashboard/scenarios.mjs`; what must have come of it is checked here, by the
+//! API and the audit trail.
 //!
-//! `SEMEL_SHOTS=folder` keeps the screenshots, `SEMEL_DASHBOARD_SECONDS=60` gives the plots something to show.
+//! `SEMEL_SHOTS=folder` keeps the screenshots, `SEMEL_DASHBOARD_SECONDS=60` gives the plots
+//! something to show.
 
 mod dev;
 mod rig;
@@ -24,8 +26,8 @@ async fn a_first_look_asks_for_the_token_and_says_what_to_do() {
     rig.browse("empty", &json!({})).says("done").await;
 }
 
-/// Clients as there are: most requests are new, some are retries, a few of those come while the first still runs, and
-/// now and then somebody uses a key for something else.
+/// Clients as there are: most requests are new, some are retries, a few of those come while the
+/// first still runs, and now and then somebody uses a key for something else.
 fn traffic(rig: &Arc<Rig>, until: &Arc<AtomicBool>) {
     for worker in 0..10_u64 {
         let (rig, until) = (Arc::clone(rig), Arc::clone(until));
@@ -106,7 +108,8 @@ async fn a_doubt_is_resolved_and_a_lease_unlocked_with_who_and_why() {
     ];
     for key in names {
         let rig = Arc::clone(&rig);
-        // Nobody ever hears of it; after a while the sidecar gives up, and under `hold` that is a doubt.
+        // Nobody ever hears of it; after a while the sidecar gives up, and under `hold` that is a
+        // doubt.
         tokio::spawn(async move { rig.send("/transfers", key, &json!({"to": "lost"})).await });
     }
     let policy = json!({"lease_ms": 1_500, "crash": "takeover"});

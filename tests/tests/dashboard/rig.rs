@@ -196,8 +196,8 @@ impl Rig {
         std::fs::read_to_string(self.folder.join(file)).expect("a file")
     }
 
-    /// Whole keys, payloads and tokens are their owners': log lines, audit trail, metrics and the dashboard's own source
-    /// have none of them.
+    /// Whole keys, payloads and tokens are their owners': log lines, audit trail, metrics and the
+    /// dashboard's own source have none of them.
     pub(crate) async fn tells_no_secret(&self, keys: &[&str]) {
         let metrics = self.metrics().await;
         assert!(

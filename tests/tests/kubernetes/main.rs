@@ -1,4 +1,5 @@
-//! `deploy/kubernetes`: manifests that fit the API, name only what exists, and let pods do no more than they need.
+//! `deploy/kubernetes`: manifests that fit the API, name only what exists, and let pods do no more
+//! than they need.
 //!
 //! | module | is |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! A scripted agent that loses results and calls again, a gateway that is killed, and what was done in the end.
+//! A scripted agent that loses results and calls again, a gateway that is killed, and what was done
+//! in the end.
 
 use std::collections::HashSet;
 
@@ -72,7 +73,8 @@ fn an_agent_that_loses_results_acts_once_though_the_gateway_is_killed_twice() {
         "{told}"
     );
     assert_eq!(number(&told["done"]) + doubts.len(), intended());
-    // A call that ran when its gateway was killed is one that nobody saw the end of, unless it was over by then.
+    // A call that ran when its gateway was killed is one that nobody saw the end of, unless it was
+    // over by then.
     assert!(doubts.len() <= 2, "{told}");
     // The agent did lose results, and was answered from the record.
     let lost = number(&told["lost"]);

@@ -1,5 +1,5 @@
-//! The protocol is unchanged: a fixed script of messages is played to a server with and without the gateway, and what
-//! comes back is compared message by message. `tests/mcp/raw.py` plays it.
+//! The protocol is unchanged: a fixed script of messages is played to a server with and without the
+//! gateway, and what comes back is compared message by message. `tests/mcp/raw.py` plays it.
 
 use serde_json::{Value, json};
 

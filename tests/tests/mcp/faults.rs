@@ -1,4 +1,5 @@
-//! What goes wrong: servers that take too long, that die, clients that leave, gateways that are told to end.
+//! What goes wrong: servers that take too long, that die, clients that leave, gateways that are
+//! told to end.
 
 #![expect(
     clippy::disallowed_methods,
@@ -58,7 +59,8 @@ async fn a_server_that_takes_too_long_is_in_doubt_until_its_late_answer_ends_tha
     assert!(talk.leave().await.success());
 }
 
-/// A derived key is good for a window. An answer that comes after it ends the doubt all the same, and is kept.
+/// A derived key is good for a window. An answer that comes after it ends the doubt all the same,
+/// and is kept.
 #[tokio::test]
 async fn an_answer_later_than_the_window_of_a_derived_key_still_ends_the_doubt() {
     let place = Place::new();
@@ -184,8 +186,9 @@ async fn a_server_behind_http_that_is_killed_leaves_a_doubt() {
     talk.leave().await;
 }
 
-/// The answer of a server behind HTTP comes in a stream of events, and the connection breaks in the middle of it: it is taken
-/// up again after the last event that came, so nothing is told twice, nothing is lost, and nothing is in doubt.
+/// The answer of a server behind HTTP comes in a stream of events, and the connection breaks in the
+/// middle of it: it is taken up again after the last event that came, so nothing is told twice,
+/// nothing is lost, and nothing is in doubt.
 #[tokio::test]
 async fn a_stream_that_breaks_off_is_taken_up_again() {
     let place = Place::new();

@@ -1,5 +1,5 @@
-//! `semel mcp` with real peers: servers and clients built on the official Python and TypeScript SDKs, over standard
-//! input and output and over streamable HTTP.
+//! `semel mcp` with real peers: servers and clients built on the official Python and TypeScript
+//! SDKs, over standard input and output and over streamable HTTP.
 
 mod agent;
 mod conformance;

@@ -1,4 +1,5 @@
-//! What operators have of a gateway at an address of its own: metrics, records, the dashboard, doubts to resolve.
+//! What operators have of a gateway at an address of its own: metrics, records, the dashboard,
+//! doubts to resolve.
 
 use semel_testkit::private::free_port;
 use serde_json::{Value, json};

@@ -1,4 +1,5 @@
-//! Every pair of SDKs, over every pair of transports: what a client sees, and how often the tools acted.
+//! Every pair of SDKs, over every pair of transports: what a client sees, and how often the tools
+//! acted.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,5 @@
-//! Whose call it is, and which calls are the same: keys that are derived, stores, servers and callers.
+//! Whose call it is, and which calls are the same: keys that are derived, stores, servers and
+//! callers.
 
 #![expect(
     clippy::disallowed_methods,
@@ -201,7 +202,8 @@ async fn without_a_store_records_are_kept_in_a_file_of_the_users() {
     assert_eq!(place.acts("act first"), 1);
 }
 
-/// The same command in another folder may be another project's: it has keys of its own, unless it is given a name.
+/// The same command in another folder may be another project's: it has keys of its own, unless it
+/// is given a name.
 #[tokio::test]
 async fn the_same_command_in_two_folders_is_two_servers() {
     let place = Place::new();
@@ -220,8 +222,8 @@ async fn the_same_command_in_two_folders_is_two_servers() {
     }
 }
 
-/// Two callers with tokens of their own never see each other's answers: the second to use a key is refused, and a key of
-/// its own is its own.
+/// Two callers with tokens of their own never see each other's answers: the second to use a key is
+/// refused, and a key of its own is its own.
 #[tokio::test]
 async fn callers_with_other_tokens_never_meet() {
     let place = Place::new();

@@ -1,4 +1,5 @@
-//! The proxies in front: how each is started with its example, and where it differs from the others.
+//! The proxies in front: how each is started with its example, and where it differs from the
+//! others.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -11,8 +12,8 @@ use crate::programs::{answers, example, local, needs};
 /// What a client gets whose body is too large.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum TooLarge {
-    /// The sidecar's problem document. It may be lost, with the connection or for a 502 or 503 of the proxy, as the
-    /// sidecar closes the connection before it has read the body.
+    /// The sidecar's problem document. It may be lost, with the connection or for a 502 or 503 of
+    /// the proxy, as the sidecar closes the connection before it has read the body.
     DocumentOrLost,
     /// A page of the proxy, which has a limit of its own.
     OwnPage,

@@ -1,4 +1,5 @@
-//! A proxy in front, two sidecars behind it that share a store, and an instance of the service behind each.
+//! A proxy in front, two sidecars behind it that share a store, and an instance of the service
+//! behind each.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -143,9 +143,9 @@ impl History {
         }
     }
 
-    /// Every run after the first was a takeover, by the audit trail of the process that ran it, from one that was
-    /// killed or paused meanwhile. A process that was killed right after its claim may not have written its
-    /// entry.
+    /// Every run after the first was a takeover, by the audit trail of the process that ran it,
+    /// from one that was killed or paused meanwhile. A process that was killed right after its
+    /// claim may not have written its entry.
     fn explained(&self, key: &str, runs: &[&Effect], wrong: &mut Vec<String>) {
         let id = self.records.get(key).map(|(id, _)| id.as_str());
         for pair in runs.windows(2) {
@@ -168,8 +168,8 @@ impl History {
         }
     }
 
-    /// Whether the process that ran it was killed within a moment of its beginning, before its queue of audit
-    /// entries was written.
+    /// Whether the process that ran it was killed within a moment of its beginning, before its
+    /// queue of audit entries was written.
     fn killed_after(&self, run: &Effect) -> bool {
         let mut kills = self.disturbances.iter().filter(|one| one.killed);
         kills.any(|kill| {
@@ -177,7 +177,8 @@ impl History {
         })
     }
 
-    /// Whether the process that ran it was killed or paused before it could record that, and before `until`.
+    /// Whether the process that ran it was killed or paused before it could record that, and before
+    /// `until`.
     fn disturbed(&self, run: &Effect, until: Option<Tick>) -> bool {
         let mut theirs = self.disturbances.iter().filter(|one| one.via == run.via);
         theirs.any(|one| {

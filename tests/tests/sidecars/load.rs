@@ -51,7 +51,8 @@ pub(crate) struct Counts {
     pub(crate) gave_up: u64,
 }
 
-/// The key of the `n`-th request. The admin API tells its first eight characters, which no other has.
+/// The key of the `n`-th request. The admin API tells its first eight characters, which no other
+/// has.
 pub(crate) fn key(n: u64) -> String {
     format!("{n:08}-{n:08}")
 }
@@ -116,7 +117,8 @@ impl Callers {
         done.map(|answer| answer.key.clone()).collect()
     }
 
-    /// Every key that no caller has an answer for is asked for once more. By then it is answered, or in doubt.
+    /// Every key that no caller has an answer for is asked for once more. By then it is answered,
+    /// or in doubt.
     pub(crate) async fn ask_rest(&self) {
         let keys = self.counts().keys;
         let done = self.answered();

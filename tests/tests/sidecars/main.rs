@@ -1,5 +1,5 @@
-//! Three sidecars on one Redis, in front of one service, under load and retries; one is killed, another is paused for
-//! longer than its lease. Longer runs: `SEMEL_CHAOS_SECONDS=120`.
+//! Three sidecars on one Redis, in front of one service, under load and retries; one is killed,
+//! another is paused for longer than its lease. Longer runs: `SEMEL_CHAOS_SECONDS=120`.
 
 mod check;
 mod fleet;

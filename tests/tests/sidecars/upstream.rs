@@ -29,7 +29,8 @@ struct Shared {
 }
 
 impl Upstream {
-    /// An address of its own for each sidecar, so that an effect can be tied to the process that asked for it.
+    /// An address of its own for each sidecar, so that an effect can be tied to the process that
+    /// asked for it.
     pub(crate) async fn door(&self) -> SocketAddr {
         let via = {
             let mut open = self.shared.open.lock();

@@ -13,7 +13,8 @@ pub(super) fn name(release: &Release) -> String {
     format!("semel-{}-x86_64-linux", release.version)
 }
 
-/// `semel-VERSION-x86_64-linux.tar.gz`, with one folder of that name in it. The same files give the same bytes.
+/// `semel-VERSION-x86_64-linux.tar.gz`, with one folder of that name in it. The same files give the
+/// same bytes.
 pub(super) fn tarball(release: &Release, payload: &Path) -> Result<PathBuf> {
     let name = name(release);
     let file = release.folder.join(format!("{name}.tar.gz"));

@@ -1,4 +1,5 @@
-//! The portable program: linked by zig against an old glibc, so that it runs on distributions of many years.
+//! The portable program: linked by zig against an old glibc, so that it runs on distributions of
+//! many years.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -43,7 +44,8 @@ pub(super) fn portable(workspace: &Workspace) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Whether a program that needs this glibc and has this size runs where it is promised to, and is small enough.
+/// Whether a program that needs this glibc and has this size runs where it is promised to, and is
+/// small enough.
 fn may_be_handed_out(needs: &str, bytes: u64) -> Result<()> {
     ensure!(
         version(needs) <= version(GLIBC),
@@ -57,7 +59,8 @@ fn may_be_handed_out(needs: &str, bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// The newest version of glibc's symbols that a program uses: the oldest glibc that it runs on. As in `2_17`.
+/// The newest version of glibc's symbols that a program uses: the oldest glibc that it runs on. As
+/// in `2_17`.
 pub(super) fn oldest_glibc(program: &Path) -> Result<String> {
     let symbols = exec::capture(Command::new("objdump").arg("-T").arg(program))
         .context("needs objdump (Debian: binutils)")?;

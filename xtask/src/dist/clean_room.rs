@@ -1,7 +1,9 @@
-//! An old Debian without Rust. Each package is installed there, and the README's first steps are followed from an empty
-//! folder, word by word; how long it takes to the first replayed answer is measured.
+//! An old Debian without Rust. Each package is installed there, and the README's first steps are
+//! followed from an empty folder, word by word; how long it takes to the first replayed answer is
+//! measured.
 //!
-//! Packages come from files instead of an index, and ports are free ones. Nothing else of the README is changed.
+//! Packages come from files instead of an index, and ports are free ones. Nothing else of the
+//! README is changed.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
@@ -162,7 +164,8 @@ fn add_node(program: &Path, debian: &Path) -> Result<()> {
     )?)
 }
 
-/// The shell blocks of the README's first steps. Where one leaves programs running, what follows waits for them.
+/// The shell blocks of the README's first steps. Where one leaves programs running, what follows
+/// waits for them.
 fn steps(readme: &str) -> Result<String> {
     let begin = readme.find("\n## Thirty seconds\n");
     let section = &readme[begin.context("has no first steps")? + 1..];
@@ -184,7 +187,8 @@ fn steps(readme: &str) -> Result<String> {
     Ok(script)
 }
 
-/// Installs a package in the room and follows the steps. Returns the seconds to the first replayed answer.
+/// Installs a package in the room and follows the steps. Returns the seconds to the first replayed
+/// answer.
 fn follow(room: &Path, package: &Package, steps: &str) -> Result<f64> {
     let (service, sidecar) = two_ports()?;
     let steps = steps

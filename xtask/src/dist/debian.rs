@@ -1,4 +1,5 @@
-//! The Debian package: the payload below `/usr`, the systemd unit, and the settings as a configuration file.
+//! The Debian package: the payload below `/usr`, the systemd unit, and the settings as a
+//! configuration file.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,7 +18,8 @@ pub(super) fn package(release: &Release, payload: &Path) -> Result<PathBuf> {
     let unit = std::fs::read_to_string(release.root.join("deploy/semel.service"))?;
     let units = tree.join("usr/lib/systemd/system");
     std::fs::create_dir_all(&units)?;
-    // Programs of packages live in /usr/bin; what an administrator installs by hand is in /usr/local/bin.
+    // Programs of packages live in /usr/bin; what an administrator installs by hand is in
+    // /usr/local/bin.
     std::fs::write(
         units.join("semel.service"),
         unit.replace("/usr/local/bin/semel", "/usr/bin/semel"),

@@ -1,4 +1,5 @@
-//! `cargo xtask dist`: the packages that carry the program, built into `target/dist`, then installed from there and tried.
+//! `cargo xtask dist`: the packages that carry the program, built into `target/dist`, then
+//! installed from there and tried.
 //!
 //! | file | is |
 //! |---|---|
@@ -37,8 +38,8 @@ use semel_devservers::time::Stopwatch;
 /// What to pack.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Options {
-    /// Pack this program instead of building the portable one. Such packages are for trials only: they go to
-    /// `target/dist-trial`.
+    /// Pack this program instead of building the portable one. Such packages are for trials only:
+    /// they go to `target/dist-trial`.
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
     /// Try the given program on Debian 11, too.
@@ -205,7 +206,8 @@ fn place(from: &Path, to: &Path, mode: u32) -> Result<()> {
     )?)
 }
 
-/// Removes the packages of an earlier run: `*.whl` must name one file. Others of the folder are cargo's own.
+/// Removes the packages of an earlier run: `*.whl` must name one file. Others of the folder are
+/// cargo's own.
 fn remove_packages(folder: &Path) -> Result<()> {
     const ENDINGS: [&str; 5] = [".whl", ".tgz", ".tar.gz", ".deb", ".cdx.json"];
     for entry in std::fs::read_dir(folder)? {

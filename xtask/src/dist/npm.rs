@@ -1,4 +1,5 @@
-//! The npm packages: `@semel/cli` starts the program of the package for the platform, which is an optional dependency.
+//! The npm packages: `@semel/cli` starts the program of the package for the platform, which is an
+//! optional dependency.
 
 use std::path::PathBuf;
 use std::process::Command;

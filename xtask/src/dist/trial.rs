@@ -1,4 +1,5 @@
-//! Installs each package in an empty place, without a compiler on the `PATH`, and uses the program there.
+//! Installs each package in an empty place, without a compiler on the `PATH`, and uses the program
+//! there.
 
 use std::ffi::OsStr;
 use std::path::Path;

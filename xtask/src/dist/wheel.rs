@@ -43,8 +43,8 @@ pub(super) fn name(release: &Release) -> String {
     format!("semel_cli-{}-py3-none-{platforms}.whl", release.version)
 }
 
-/// The platforms that the program runs on, as Python names them, in order. glibc 2.17 has an older name, too: the only
-/// one that pip before 20.3 knows.
+/// The platforms that the program runs on, as Python names them, in order. glibc 2.17 has an older
+/// name, too: the only one that pip before 20.3 knows.
 fn platforms(glibc: &str) -> Vec<String> {
     let older = (glibc == "2_17").then(|| "manylinux2014_x86_64".to_owned());
     let name = format!("manylinux_{glibc}_x86_64");

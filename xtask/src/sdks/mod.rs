@@ -1,9 +1,9 @@
-//! `cargo xtask sdks`: the packages for Python, TypeScript and Go, checked, tested and built as their
-//! users get them.
+//! `cargo xtask sdks`: the packages for Python, TypeScript and Go, checked, tested and built as
+//! their users get them.
 //!
-//! Their tests run the real program on real stores, so `services up redis postgres s3` comes first. What
-//! they need besides is installed under `target/sdks`, and beside the TypeScript package, where its
-//! tools look for it.
+//! Their tests run the real program on real stores, so `services up redis postgres s3` comes first.
+//! What they need besides is installed under `target/sdks`, and beside the TypeScript package,
+//! where its tools look for it.
 
 mod go;
 mod python;

@@ -1,7 +1,7 @@
 //! The folder of the store and the settings.
 //!
-//! It is removed at the end. A process that is killed can't do that, so the next one does: a folder whose lock
-//! nobody holds has no process any more.
+//! It is removed at the end. A process that is killed can't do that, so the next one does: a folder
+//! whose lock nobody holds has no process any more.
 
 use std::fs::{DirBuilder, File};
 use std::io;
@@ -49,7 +49,8 @@ impl Drop for Folder {
     }
 }
 
-/// Removes the folders whose process is gone. What can't be removed stays: this is no reason to fail.
+/// Removes the folders whose process is gone. What can't be removed stays: this is no reason to
+/// fail.
 fn remove_stale(parent: &Path) {
     let Ok(entries) = std::fs::read_dir(parent) else {
         return;

@@ -1,4 +1,5 @@
-//! `semel docs`: the documentation that is part of the program, for people and, with `--mcp`, for coding agents.
+//! `semel docs`: the documentation that is part of the program, for people and, with `--mcp`, for
+//! coding agents.
 //!
 //! | file | is |
 //! |---|---|

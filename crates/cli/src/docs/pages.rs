@@ -68,8 +68,8 @@ pub(super) fn find(name: &str) -> Option<Page> {
     pages.find(|page| page.name.eq_ignore_ascii_case(name))
 }
 
-/// The pages that contain every word: guides first, then pages about the project itself, those that contain the words most
-/// often first. A word in the title counts ten times.
+/// The pages that contain every word: guides first, then pages about the project itself, those that
+/// contain the words most often first. A word in the title counts ten times.
 pub(super) fn search(words: &str) -> Vec<Hit> {
     let words: Vec<String> = words.split_whitespace().map(str::to_lowercase).collect();
     if words.is_empty() {

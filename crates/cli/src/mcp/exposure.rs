@@ -1,11 +1,13 @@
-//! Refuses a gateway that would serve other machines without authentication, or tokens without encryption.
+//! Refuses a gateway that would serve other machines without authentication, or tokens without
+//! encryption.
 
 use std::net::SocketAddr;
 
 use super::Mcp;
 use crate::exit::{self, Exit};
 
-/// Checks the addresses that other machines can reach. `lends_credential`: the gateway sends a credential of its own.
+/// Checks the addresses that other machines can reach. `lends_credential`: the gateway sends a
+/// credential of its own.
 pub(super) fn check(mcp: &Mcp, lends_credential: bool) -> Result<(), Exit> {
     let refusal = check_listener(mcp, lends_credential).or_else(|| check_admin(mcp));
     refusal.map_or(Ok(()), |message| Err(Exit::failed(exit::CONFIG, message)))

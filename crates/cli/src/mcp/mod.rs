@@ -80,7 +80,8 @@ pub(crate) struct Mcp {
     /// path.
     #[arg(long, requires = "listen")]
     any_path: bool,
-    /// Accept tokens from other machines without TLS, because something else encrypts the connection.
+    /// Accept tokens from other machines without TLS, because something else encrypts the
+    /// connection.
     #[arg(long)]
     insecure_tokens: bool,
 }

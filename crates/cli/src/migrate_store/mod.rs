@@ -44,7 +44,8 @@ pub(crate) struct MigrateStore {
     /// A file for the progress: after an interruption, the same command continues there.
     #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
-    /// The settings file of the nodes (TOML), for the keys of encrypted records: its store.encryption.
+    /// The settings file of the nodes (TOML), for the keys of encrypted records: its
+    /// store.encryption.
     #[arg(long, short, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Print JSON.

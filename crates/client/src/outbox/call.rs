@@ -65,8 +65,8 @@ impl OutboxCall {
         damaged(&self.outbox.path(&self.entry.name))
     }
 
-    /// Stores the request, and sends it until there is an answer. Of its headers, only `Content-Type` is stored; all are
-    /// sent.
+    /// Stores the request, and sends it until there is an answer. Of its headers, only
+    /// `Content-Type` is stored; all are sent.
     ///
     /// # Errors
     /// [`OutboxError::Changed`] if the call was begun with another request, or its name belongs to another call by now;
@@ -93,7 +93,8 @@ impl OutboxCall {
         entry.request = Some(kept.clone());
         blocking(move || {
             let sent_before = outbox.attach(&entry)?;
-            // Set before anything else can fail: from now on the file says that the request may have been sent.
+            // Set before anything else can fail: from now on the file says that the request may
+            // have been sent.
             if *request.get_or_init(|| kept.clone()) != kept {
                 return Err(OutboxError::Changed);
             }
@@ -139,9 +140,11 @@ impl OutboxCall {
         Ok(sent?)
     }
 
-    /// Removes the call, after its answer is in safe hands. From then on, the name stands for a new call.
+    /// Removes the call, after its answer is in safe hands. From then on, the name stands for a new
+    /// call.
     ///
-    /// A change by another process since this call was read stays: a request that it stored, or another call of the name.
+    /// A change by another process since this call was read stays: a request that it stored, or
+    /// another call of the name.
     ///
     /// # Errors
     /// If the folder can't be written, or the call of this name can't be read.
@@ -168,8 +171,8 @@ fn kept(request: &Request) -> Result<StoredRequest, OutboxError> {
 }
 
 impl Outbox {
-    /// The URL of a stored request, joined with the base if it is a path alone. The path of the base stays, as in the SDKs
-    /// of other languages.
+    /// The URL of a stored request, joined with the base if it is a path alone. The path of the
+    /// base stays, as in the SDKs of other languages.
     fn url_of(&self, kept: &StoredRequest) -> Result<String, OutboxError> {
         if is_whole(&kept.url) {
             return Ok(kept.url.clone());

@@ -13,8 +13,8 @@ use crate::middleware::IdempotencyKey;
 
 pub(super) const VERSION: u32 = 1;
 const BESIDE: &str = ".new-";
-/// The prefix of a call that is being forgotten. The same in every language, so that each can restore what a crashed process
-/// left.
+/// The prefix of a call that is being forgotten. The same in every language, so that each can
+/// restore what a crashed process left.
 const ASIDE: &str = ".old-";
 const STALE: Duration = Duration::from_secs(3600);
 
@@ -60,7 +60,8 @@ impl Outbox {
 
     /// Stores the request of a call. Returns whether it may have been sent before.
     ///
-    /// Reads the file first, because another process may have continued the call since the caller's entry was read.
+    /// Reads the file first, because another process may have continued the call since the caller's
+    /// entry was read.
     pub(super) fn attach(&self, entry: &Entry) -> Result<bool, OutboxError> {
         let path = self.path(&entry.name);
         loop {
@@ -72,15 +73,16 @@ impl Outbox {
                 }
                 Some(there) if there.request != entry.request => return Err(OutboxError::Changed),
                 Some(_) => return Ok(true),
-                // The process that forgot it may have sent it. Never replaces a call that was begun since.
+                // The process that forgot it may have sent it. Never replaces a call that was begun
+                // since.
                 None if self.place(entry)? => return Ok(true),
                 None => {}
             }
         }
     }
 
-    /// Forgets the call in this state. If it is another call by now, or has a request since, it stays, because another
-    /// process works on it.
+    /// Forgets the call in this state. If it is another call by now, or has a request since, it
+    /// stays, because another process works on it.
     pub(super) fn remove(&self, entry: &Entry) -> Result<(), OutboxError> {
         let path = self.path(&entry.name);
         if !self
@@ -89,7 +91,8 @@ impl Outbox {
         {
             return Ok(());
         }
-        // Under its own name the file could change between the read and the removal; set aside, it can't.
+        // Under its own name the file could change between the read and the removal; set aside, it
+        // can't.
         let aside = self.unused(ASIDE);
         match std::fs::rename(&path, &aside) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -105,8 +108,8 @@ impl Outbox {
         taken.map(drop)
     }
 
-    /// Restores a call that a process set aside before it crashed. It is unknown whether the call was to be forgotten, and
-    /// sending it again is safe with its key.
+    /// Restores a call that a process set aside before it crashed. It is unknown whether the call
+    /// was to be forgotten, and sending it again is safe with its key.
     pub(super) fn recall(&self, aside: &Path) -> Result<(), OutboxError> {
         if let Some(entry) = entry_of(aside)? {
             put_back(aside, &self.path(&entry.name))?;
@@ -178,7 +181,8 @@ impl Outbox {
         Ok(())
     }
 
-    /// Cleans up after crashed processes: removes temporary files, and restores calls that were set aside.
+    /// Cleans up after crashed processes: removes temporary files, and restores calls that were set
+    /// aside.
     pub(super) fn sweep(&self) -> Result<(), OutboxError> {
         let is_stale = |since: Option<SystemTime>| {
             let age = since.and_then(|since| since.elapsed().ok());
@@ -214,7 +218,8 @@ fn entry_of(path: &Path) -> Result<Option<Entry>, OutboxError> {
     entry.map(Some).ok_or_else(|| damaged(path))
 }
 
-/// Restores a file to its name. If the name is taken, the call was begun again meanwhile, and that one stays.
+/// Restores a file to its name. If the name is taken, the call was begun again meanwhile, and that
+/// one stays.
 fn put_back(aside: &Path, path: &Path) -> std::io::Result<()> {
     match std::fs::hard_link(aside, path) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => if_there(Err(error)),

@@ -1,9 +1,10 @@
 //! [`Outbox`]: durable calls that survive a crash, in a folder with one file for each call without an answer.
 //!
-//! A file is complete or absent: it is written under a temporary name, synced, and then linked to its name, which only one
-//! process can do. So there are no locks to clean up, any number of processes may share the folder, and another process, in
-//! Rust, Python or TypeScript, may send the calls of a crashed one. Two processes that send the same call are safe, because
-//! both use the same key.
+//! A file is complete or absent: it is written under a temporary name, synced, and then linked to
+//! its name, which only one process can do. So there are no locks to clean up, any number of
+//! processes may share the folder, and another process, in Rust, Python or TypeScript, may send the
+//! calls of a crashed one. Two processes that send the same call are safe, because both use the
+//! same key.
 
 mod call;
 mod files;
@@ -38,7 +39,8 @@ pub enum OutboxError {
     /// The name can't be used.
     #[error("a call's name has 1 to 1024 bytes")]
     Name,
-    /// A call of this name was begun with another request, or the name belongs to another call by now.
+    /// A call of this name was begun with another request, or the name belongs to another call by
+    /// now.
     #[error(
         "a call of this name was begun with another key or request; forget it first, or use another name"
     )]
@@ -113,8 +115,8 @@ impl Outbox {
         Ok(outbox)
     }
 
-    /// Sets the base URL for calls that were stored as a path alone, by clients in Python and TypeScript with a base URL of
-    /// their own. The path is appended to that of the base.
+    /// Sets the base URL for calls that were stored as a path alone, by clients in Python and
+    /// TypeScript with a base URL of their own. The path is appended to that of the base.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -129,7 +131,8 @@ impl Outbox {
         self
     }
 
-    /// Begins the call of this name, or continues it if an earlier process has begun it. Its key is on disk when this returns.
+    /// Begins the call of this name, or continues it if an earlier process has begun it. Its key is
+    /// on disk when this returns.
     ///
     /// # Errors
     /// If the folder can't be written, or the call of this name can't be read.

@@ -7,8 +7,8 @@ use crate::claim::Grant;
 use crate::clock::Tick;
 use crate::event::Ending;
 
-/// Whether the effect of a request may run. `L` is the lease that a winner gets: [`LeaseHandout`] for an effect that
-/// runs elsewhere.
+/// Whether the effect of a request may run. `L` is the lease that a winner gets: [`LeaseHandout`]
+/// for an effect that runs elsewhere.
 #[derive(Debug)]
 pub enum Admission<L = LeaseHandout> {
     /// Run the effect under this lease.

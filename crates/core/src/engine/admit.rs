@@ -1,4 +1,5 @@
-//! Admission: takes a request to its lease, or to an answer without a run. Claims, waits and recovers.
+//! Admission: takes a request to its lease, or to an answer without a run. Claims, waits and
+//! recovers.
 
 use std::sync::Arc;
 
@@ -17,7 +18,8 @@ use crate::event::{ShadowDecision, Step, StoreCall};
 use crate::policy::{Mode, StoreDown};
 use crate::record::{State, Token};
 
-/// Claims the key, and waits or recovers as the policy says, until the effect may run or the caller gets an answer.
+/// Claims the key, and waits or recovers as the policy says, until the effect may run or the caller
+/// gets an answer.
 pub(super) async fn admit(engine: &Arc<Shared>, request: &Request, began: Tick) -> Admission<Won> {
     if request.policy.mode == Mode::Off {
         return Admission::Unprotected;
@@ -116,7 +118,8 @@ impl Claimant<'_> {
         }
     }
 
-    /// Marks the next claim as a retry, so that the store reads before it writes: a record exists by now.
+    /// Marks the next claim as a retry, so that the store reads before it writes: a record exists
+    /// by now.
     fn prepare_retry(&mut self) -> Tick {
         self.claim.retry = true;
         self.now()
@@ -191,8 +194,8 @@ impl Claimant<'_> {
                 Admission::Unprotected
             }
             _ => {
-                // A caller that brought its own token may send the same claim again (P6), and an uncommitted
-                // transaction leaves no record: nothing is released in either case.
+                // A caller that brought its own token may send the same claim again (P6), and an
+                // uncommitted transaction leaves no record: nothing is released in either case.
                 let may_release = self.request.token.is_none() && !self.engine.commits;
                 if self.unanswered_since.is_some() && may_release {
                     release_later(self.engine, self.request, &self.claim);
@@ -202,8 +205,8 @@ impl Claimant<'_> {
         }
     }
 
-    /// Asks the recover hook, once per request. `None` means that the doubt has ended, so the claim should be sent
-    /// again (P40).
+    /// Asks the recover hook, once per request. `None` means that the doubt has ended, so the claim
+    /// should be sent again (P40).
     async fn recover(&mut self, doubt: InDoubt) -> Option<Problem> {
         let fence = doubt.fence;
         self.emit(Step::InDoubt { fence });
@@ -229,7 +232,8 @@ impl Claimant<'_> {
         let (engine, subject) = (self.engine, &self.request.subject);
         let call = engine.store.resolve(&identity, fence, &resolution);
         match engine.call(subject, StoreCall::Resolve, call).await {
-            // Resolved here, or somebody else ended the doubt: in both cases the record has changed.
+            // Resolved here, or somebody else ended the doubt: in both cases the record has
+            // changed.
             Ok(_) => None,
             Err(_) => Some(Problem::InDoubt(doubt)),
         }

@@ -19,9 +19,9 @@ impl Backoff {
 
 /// Limits how often a waiter reacts to wake-ups (P34).
 ///
-/// A wake-up after which the key is still busy was spurious, and the next may follow at once: a store wakes waiters of a
-/// record that it can't see running. The first spurious one costs no pause, because another waiter may have been quicker.
-/// Each further one is followed by a pause.
+/// A wake-up after which the key is still busy was spurious, and the next may follow at once: a
+/// store wakes waiters of a record that it can't see running. The first spurious one costs no
+/// pause, because another waiter may have been quicker. Each further one is followed by a pause.
 pub(super) struct Pace {
     backoff: Backoff,
     was_woken: bool,

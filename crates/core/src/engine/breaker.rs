@@ -1,7 +1,8 @@
-//! The circuit breaker: after failures in a row, callers no longer wait for a store that is down (P35).
+//! The circuit breaker: after failures in a row, callers no longer wait for a store that is down
+//! (P35).
 //!
-//! Written here because it must take its time from the engine's clock, count only claims, and let exactly one probe
-//! through. Adapting a library would take more code.
+//! Written here because it must take its time from the engine's clock, count only claims, and let
+//! exactly one probe through. Adapting a library would take more code.
 
 use std::time::Duration;
 
@@ -83,7 +84,8 @@ impl Breaker {
         }
     }
 
-    /// Admits a claim, or returns how long to wait before the next one. `Some` is the new state if it changed.
+    /// Admits a claim, or returns how long to wait before the next one. `Some` is the new state if
+    /// it changed.
     pub(super) fn admit(&self, now: Tick) -> Result<Option<BreakerState>, Duration> {
         if self.failures.load(Ordering::Relaxed) < self.config.failures {
             return Ok(None);
@@ -128,7 +130,8 @@ impl Breaker {
         self.opened.lock().take().map(|_| BreakerState::Closed)
     }
 
-    /// Records that a call sent at `sent` got no answer. Returns the new state if that opened the breaker.
+    /// Records that a call sent at `sent` got no answer. Returns the new state if that opened the
+    /// breaker.
     pub(super) fn failed(&self, sent: Tick, now: Tick) -> Option<BreakerState> {
         let failures = self
             .failures
@@ -237,7 +240,8 @@ mod tests {
         // The first probe may still be in flight, so no second one is sent.
         assert_eq!(breaker.admit(AT(5)), Err(Duration::from_secs(1)));
         assert_eq!(breaker.admit(AT(6)), Ok(Some(BreakerState::HalfOpen)));
-        // The same wait as after a failed probe: twice two seconds, or the call limit if that is longer.
+        // The same wait as after a failed probe: twice two seconds, or the call limit if that is
+        // longer.
         assert_eq!(breaker.admit(AT(6)), Err(LIMIT));
         assert_eq!(breaker.failed(AT(6), AT(7)), Some(BreakerState::Open));
         assert_eq!(breaker.admit(AT(7)), Err(Duration::from_secs(4)));

@@ -1,7 +1,7 @@
 //! The local replay cache: completed and failed answers don't change, so a copy may answer (P38).
 //!
-//! Filled by the first replay that the store gives rather than by every completion: most keys are never asked for again,
-//! and those that are get their second and later replays from here.
+//! Filled by the first replay that the store gives rather than by every completion: most keys are
+//! never asked for again, and those that are get their second and later replays from here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,8 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub struct CacheConfig {
     /// The most bytes of answers kept; 0 turns the cache off. 16 MiB.
     pub max_bytes: u64,
-    /// The longest that a copy is used, and so the longest that another node's deletion goes unnoticed. 30 s.
+    /// The longest that a copy is used, and so the longest that another node's deletion goes
+    /// unnoticed. 30 s.
     pub max_age: Duration,
 }
 
@@ -122,9 +123,10 @@ impl ReplayCache {
         CacheLookup::Replay(copy.replay.clone(), number)
     }
 
-    /// Keeps a replay that the store just gave, and returns the number of this replay. `asked` is when the store was asked:
-    /// the record's remaining retention counts from then at the latest, so the copy never outlives the record. A replay
-    /// that was asked for before the last call of `forget` isn't kept, because its record may be gone.
+    /// Keeps a replay that the store just gave, and returns the number of this replay. `asked` is
+    /// when the store was asked: the record's remaining retention counts from then at the latest,
+    /// so the copy never outlives the record. A replay that was asked for before the last call of
+    /// `forget` isn't kept, because its record may be gone.
     pub(super) fn put(
         &self,
         identity: Identity,
@@ -156,7 +158,8 @@ impl ReplayCache {
                 given,
             }),
         );
-        // Checked after the insertion: `forget` sets the mark before it removes, so one of the two sees the other.
+        // Checked after the insertion: `forget` sets the mark before it removes, so one of the two
+        // sees the other.
         if micros(asked) < self.forgotten.load(Ordering::SeqCst) {
             copies.remove(&identity);
             return None;

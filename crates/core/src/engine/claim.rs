@@ -1,4 +1,5 @@
-//! Sends a claim to the store, coalesced with the other claims of this process for the same key (single-flight).
+//! Sends a claim to the store, coalesced with the other claims of this process for the same key
+//! (single-flight).
 
 use std::time::Duration;
 
@@ -38,11 +39,13 @@ impl ClaimResult {
 }
 
 impl Claimant<'_> {
-    /// Gets the store's answer from a run of this process, from another caller's claim, or from a claim of its own.
-    /// Returns a problem if the caller may not wait for another's claim, or has waited long enough (P34).
+    /// Gets the store's answer from a run of this process, from another caller's claim, or from a
+    /// claim of its own. Returns a problem if the caller may not wait for another's claim, or has
+    /// waited long enough (P34).
     pub(super) async fn claim_coalesced(&mut self, started: Tick) -> Result<ClaimResult, Problem> {
-        // Observe mode runs the effect in any case. And after a claim without an answer, here or at a caller that brought
-        // its own token, only that same token can find out whether it won (P6).
+        // Observe mode runs the effect in any case. And after a claim without an answer, here or at
+        // a caller that brought its own token, only that same token can find out whether it won
+        // (P6).
         let may_hold = self.unanswered_since.is_some() || self.request.token.is_some();
         if self.request.policy.mode != Mode::Enforce || may_hold {
             let outcome = self.claim_with_retries(started).await;
@@ -100,8 +103,8 @@ impl Claimant<'_> {
         ClaimResult::without_leader(outcome)
     }
 
-    /// Sends the claim, and sends it again with the same token if no answer came (P28). Returns the answer and the
-    /// time at which the answered claim was sent.
+    /// Sends the claim, and sends it again with the same token if no answer came (P28). Returns the
+    /// answer and the time at which the answered claim was sent.
     async fn claim_with_retries(&mut self, mut sent: Tick) -> ClaimOutcome {
         let mut backoff = Backoff::new();
         let mut resends = 0;

@@ -17,7 +17,8 @@ pub(super) struct Claimant<'a> {
     pub(super) engine: &'a Arc<Shared>,
     pub(super) request: &'a Request,
     pub(super) claim: Claim,
-    /// When the first claim without an answer was sent: it may still win, and its lease would count from then (P30).
+    /// When the first claim without an answer was sent: it may still win, and its lease would count
+    /// from then (P30).
     pub(super) unanswered_since: Option<Tick>,
     /// Set while the caller waits for another's claim or run.
     pub(super) waiting: Option<Box<WaitState>>,

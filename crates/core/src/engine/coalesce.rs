@@ -1,14 +1,19 @@
-//! Single-flight for claims: per process and key, one claim is in flight and its answer is shared (request coalescing).
+//! Single-flight for claims: per process and key, one claim is in flight and its answer is shared
+//! (request coalescing).
 //!
-//! A thousand duplicates that arrive together would cost a thousand store calls with the same answer. Here they cost
-//! one or two, and each caller still gets the answer that the store would have given it (P4):
+//! A thousand duplicates that arrive together would cost a thousand store calls with the same
+//! answer. Here they cost one or two, and each caller still gets the answer that the store would
+//! have given it (P4):
 //!
-//! - While an effect of this process runs under a lease that its owner may count on (P30), the record is running with
-//!   that owner's fingerprint. The answer is Busy (P8) or Mismatch (P7), without a store call.
-//! - While a claim is in flight, later callers queue as followers. If the claim wins, the case above applies to them.
-//!   Any other answer goes to the followers that came before the claim was sent; those that came later get the next one.
-//! - If the store gives no answer, all queued followers get that failure (P35). If the failure concerns an existing
-//!   record, only followers with the leader's payload get it: for another payload, a mismatch comes first (P7).
+//! - While an effect of this process runs under a lease that its owner may count on (P30), the
+//!   record is running with that owner's fingerprint. The answer is Busy (P8) or Mismatch (P7),
+//!   without a store call.
+//! - While a claim is in flight, later callers queue as followers. If the claim wins, the case
+//!   above applies to them. Any other answer goes to the followers that came before the claim was
+//!   sent; those that came later get the next one.
+//! - If the store gives no answer, all queued followers get that failure (P35). If the failure
+//!   concerns an existing record, only followers with the leader's payload get it: for another
+//!   payload, a mismatch comes first (P7).
 //!
 //! A follower counts as a waiter, within the bounds of all waiters (P34).
 //!
@@ -52,7 +57,8 @@ struct Follower {
     reply: oneshot::Sender<FollowerReply>,
 }
 
-/// The store's answer to a claim and the time at which that claim was sent, or why there is no answer.
+/// The store's answer to a claim and the time at which that claim was sent, or why there is no
+/// answer.
 pub(super) type ClaimOutcome = Result<(Claimed, Tick), ClaimFailure>;
 
 /// Why a claim got no answer.
@@ -64,8 +70,8 @@ pub(super) struct ClaimFailure {
 }
 
 impl ClaimFailure {
-    /// Whether the key has a record that can't be read, whose body can't be loaded, or whose answer was erased. The key is
-    /// then not free (P25, P44, P49).
+    /// Whether the key has a record that can't be read, whose body can't be loaded, or whose answer
+    /// was erased. The key is then not free (P25, P44, P49).
     pub(super) fn is_about_a_record(&self) -> bool {
         let kind = self.source.as_ref().map(|error| error.kind);
         matches!(
@@ -166,7 +172,8 @@ impl ClaimCoalescer {
         &self.shards[usize::from(identity.as_bytes()[31]) % SHARDS]
     }
 
-    /// Makes one of `waiting`, or of the followers that came meanwhile, the next leader. Forgets the key if there is none.
+    /// Makes one of `waiting`, or of the followers that came meanwhile, the next leader. Forgets
+    /// the key if there is none.
     fn promote_follower(self: &Arc<Self>, identity: Identity, mut waiting: Vec<Follower>) {
         loop {
             if waiting.is_empty() {
@@ -199,7 +206,8 @@ impl ClaimCoalescer {
     }
 }
 
-/// The store's answer to a claim with `fingerprint` while `held` is certain to be ours; `None` if it isn't.
+/// The store's answer to a claim with `fingerprint` while `held` is certain to be ours; `None` if
+/// it isn't.
 fn known_answer(
     held: &HeldLease,
     theirs: Fingerprint,
@@ -214,7 +222,8 @@ fn known_answer(
 }
 
 impl Leader {
-    /// Takes in the followers that came until now. Called right before the claim is sent: they share its answer.
+    /// Takes in the followers that came until now. Called right before the claim is sent: they
+    /// share its answer.
     pub(super) fn gather_followers(&mut self) {
         let mut keys = self.coalescer.shard(&self.identity).lock();
         if let Some(KeyState::Claiming(queue)) = keys.get_mut(&self.identity) {
@@ -241,8 +250,8 @@ impl Leader {
         self.coalescer.promote_follower(self.identity, Vec::new());
     }
 
-    /// Ends the claim as won: the lease answers the followers and later callers until the guard is dropped or the lease
-    /// is no longer certain.
+    /// Ends the claim as won: the lease answers the followers and later callers until the guard is
+    /// dropped or the lease is no longer certain.
     pub(super) fn start_running(mut self, held: &Arc<HeldLease>, now: Tick) -> RunningGuard {
         let mut waiting = self.end();
         let (identity, fingerprint) = (self.identity, self.fingerprint);
@@ -287,7 +296,8 @@ impl Drop for Leader {
     }
 }
 
-/// The outcome for a follower with payload `theirs` of a claim with payload `leaders`; `None` if it doesn't apply.
+/// The outcome for a follower with payload `theirs` of a claim with payload `leaders`; `None` if it
+/// doesn't apply.
 fn outcome_for(
     outcome: &ClaimOutcome,
     leaders: Fingerprint,
@@ -304,7 +314,8 @@ fn outcome_for(
         claimed if leaders == theirs => claimed.clone(),
         // The record may have the follower's payload, or a third one.
         Claimed::Mismatch(_) => return None,
-        // The record has the leader's payload: for any other payload, the mismatch comes first (P7).
+        // The record has the leader's payload: for any other payload, the mismatch comes first
+        // (P7).
         Claimed::Replay(replay) => Claimed::Mismatch(Mismatch {
             fingerprint: leaders,
             requested_at: Some(replay.requested_at),

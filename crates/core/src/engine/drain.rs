@@ -1,4 +1,5 @@
-//! Graceful shutdown: counts running effects and all detached work, so that a process can end after the last of it (P37).
+//! Graceful shutdown: counts running effects and all detached work, so that a process can end after
+//! the last of it (P37).
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -32,8 +33,9 @@ impl Drop for EffectGuard {
     }
 }
 
-/// Counts one piece of detached work while it exists. It begins before the store is asked, because a claim that is in
-/// flight or waits may win after its caller is gone. Every effect runs within one of these.
+/// Counts one piece of detached work while it exists. It begins before the store is asked, because
+/// a claim that is in flight or waits may win after its caller is gone. Every effect runs within
+/// one of these.
 pub(super) struct WorkGuard(Arc<RunningWork>);
 
 impl WorkGuard {

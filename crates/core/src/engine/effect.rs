@@ -13,7 +13,8 @@ use crate::claim::{Grant, Renewed, Settlement};
 use crate::clock::Tick;
 use crate::event::{Step, VerdictKind};
 
-/// The time at which the effect may start, given that the claim was answered `now`. `None` if it is too late (P30).
+/// The time at which the effect may start, given that the claim was answered `now`. `None` if it is
+/// too late (P30).
 pub(super) async fn start_time(held: &HeldLease, grant: &Grant, now: Tick) -> Option<Tick> {
     match now < held.deadline() {
         true => Some(now),
@@ -22,8 +23,8 @@ pub(super) async fn start_time(held: &HeldLease, grant: &Grant, now: Tick) -> Op
     }
 }
 
-/// The claim was answered too late to start under it. The lease may still be ours, so it is renewed once. Returns the
-/// new start time if that is answered in time.
+/// The claim was answered too late to start under it. The lease may still be ours, so it is renewed
+/// once. Returns the new start time if that is answered in time.
 async fn renew_in_time(held: &HeldLease, grant: &Grant) -> Option<Tick> {
     let renewed = held.renew(grant, None).await;
     let now = held.engine.env.clock.now();

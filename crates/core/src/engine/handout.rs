@@ -49,7 +49,8 @@ impl RemoteLease {
     }
 }
 
-/// The leases that this process handed out. Saves a read of the record when their owner renews or settles.
+/// The leases that this process handed out. Saves a read of the record when their owner renews or
+/// settles.
 pub(super) struct HandoutCache(Cache<(Identity, Fence), Arc<Handout>>);
 
 /// One remembered lease.

@@ -21,8 +21,8 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The lease as the effect sees it: its right to run. Cheap to clone.
 ///
-/// The engine renews it while the effect runs. An effect of several steps should check [`Lease::is_lost`] before each
-/// step that can't be undone.
+/// The engine renews it while the effect runs. An effect of several steps should check
+/// [`Lease::is_lost`] before each step that can't be undone.
 #[derive(Clone)]
 pub struct Lease {
     pub(super) held: Arc<HeldLease>,
@@ -55,15 +55,15 @@ pub struct LeaseLost {
 }
 
 impl Lease {
-    /// The fencing token: pass it to systems that can reject an older one. `None` if the effect runs unprotected (mode
-    /// `off` or `observe`, or fail-open).
+    /// The fencing token: pass it to systems that can reject an older one. `None` if the effect
+    /// runs unprotected (mode `off` or `observe`, or fail-open).
     #[must_use]
     pub fn fence(&self) -> Option<Fence> {
         self.held.grant.as_ref().map(|grant| grant.fence)
     }
 
-    /// What happens to the key if this process crashes: the policy stored with the first claim, which later settings
-    /// don't change. `None` if the effect runs unprotected.
+    /// What happens to the key if this process crashes: the policy stored with the first claim,
+    /// which later settings don't change. `None` if the effect runs unprotected.
     #[must_use]
     pub fn crash(&self) -> Option<CrashPolicy> {
         self.held.grant.as_ref().map(|grant| grant.crash)
@@ -82,8 +82,8 @@ impl Lease {
         (!grant.checkpoint.is_empty()).then_some(&grant.checkpoint)
     }
 
-    /// An idempotency key for a downstream system: the same for this operation and `step` on every attempt, and
-    /// different for everything else.
+    /// An idempotency key for a downstream system: the same for this operation and `step` on every
+    /// attempt, and different for everything else.
     #[must_use]
     pub fn derive_key(&self, step: &str) -> String {
         self.held
@@ -92,7 +92,8 @@ impl Lease {
             .derive_key(&self.held.engine.secret, step)
     }
 
-    /// Keeps progress in the record for the next owner, should this process crash. Renews the lease as well. At most
+    /// Keeps progress in the record for the next owner, should this process crash. Renews the lease
+    /// as well. At most
     /// [`Record::MAX_CHECKPOINT_BYTES`]; an empty checkpoint removes the last one.
     ///
     /// # Errors
@@ -141,7 +142,8 @@ impl Lease {
         .await;
     }
 
-    /// How long this owner may still start steps, by its own clock. The engine's renewals extend it.
+    /// How long this owner may still start steps, by its own clock. The engine's renewals extend
+    /// it.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.held.remaining()
@@ -210,8 +212,8 @@ impl HeldLease {
         Tick::new(Duration::from_micros(self.deadline.load(Ordering::SeqCst)))
     }
 
-    /// The store's answer to another claim of the key. `None` once that is uncertain: after the deadline another owner may
-    /// have taken over (I5), and a settlement ends the run.
+    /// The store's answer to another claim of the key. `None` once that is uncertain: after the
+    /// deadline another owner may have taken over (I5), and a settlement ends the run.
     pub(super) fn busy(&self, now: Tick) -> Option<Busy> {
         let grant = self.grant.as_ref()?;
         let left = self.deadline().since(now);

@@ -1,6 +1,7 @@
 //! The engine: claim → run → settle → answer. The only control flow there is.
 //!
-//! A door (the HTTP layer, the sidecar, a tool gateway, a job queue) reads key and fingerprint, hands the engine a
+//! A door (the HTTP layer, the sidecar, a tool gateway, a job queue) reads key and fingerprint,
+//! hands the engine a
 //! [`Request`] and an effect, and writes the [`Response`]. All decisions are made here.
 //!
 //! | file | step |
@@ -165,7 +166,8 @@ struct Shared {
     observer: Arc<dyn Observer>,
     /// Whether the observer wants durations.
     timed: bool,
-    /// Whether the settlement commits the effect itself: in a caller's transaction, nothing is kept without it.
+    /// Whether the settlement commits the effect itself: in a caller's transaction, nothing is kept
+    /// without it.
     commits: bool,
     breaker: Arc<Breaker>,
     coalescer: Arc<ClaimCoalescer>,
@@ -219,8 +221,8 @@ impl Engine {
         }
     }
 
-    /// An engine that shares breaker, waiters, cache and settings with this one, but uses another [`Store`] for the same
-    /// records, such as a transaction of the caller's.
+    /// An engine that shares breaker, waiters, cache and settings with this one, but uses another
+    /// [`Store`] for the same records, such as a transaction of the caller's.
     #[must_use]
     pub fn with_store(&self, store: Arc<dyn Store>) -> Self {
         let this = &self.shared;
@@ -233,7 +235,8 @@ impl Engine {
             timed: this.timed,
             commits: true,
             breaker: Arc::clone(&this.breaker),
-            // Not shared: what a transaction reads and writes is invisible to others until it commits.
+            // Not shared: what a transaction reads and writes is invisible to others until it
+            // commits.
             coalescer: Arc::default(),
             waiters: Arc::clone(&this.waiters),
             cache: Arc::clone(&this.cache),
@@ -248,8 +251,8 @@ impl Engine {
 
     /// Runs `effect` if this request is the first with its key. Answers in every case.
     ///
-    /// The work goes on if the returned future is dropped (P37): it begins on the caller's task, and moves to a task of
-    /// its own the first time it has to wait.
+    /// The work goes on if the returned future is dropped (P37): it begins on the caller's task,
+    /// and moves to a task of its own the first time it has to wait.
     pub async fn execute<V, F, Fut>(&self, request: Request, effect: F) -> Response<V>
     where
         V: Send + 'static,
@@ -261,13 +264,14 @@ impl Engine {
         answered.unwrap_or(Response::Problem(Problem::ShutDown))
     }
 
-    /// Runs `work` to its end, even if the caller is cancelled. `None` if the runtime shut down first.
+    /// Runs `work` to its end, even if the caller is cancelled. `None` if the runtime shut down
+    /// first.
     async fn run_detached<T: Send + 'static>(
         &self,
         mut work: Pin<Box<impl Future<Output = T> + Send + 'static>>,
     ) -> Option<T> {
-        // A process that shuts down waits for this guard, because the claim may still win (P37). Dropped at the end, on a
-        // panic, and with a task that the runtime cancels.
+        // A process that shuts down waits for this guard, because the claim may still win (P37).
+        // Dropped at the end, on a panic, and with a task that the runtime cancels.
         let guard = WorkGuard::begin(&self.shared.running);
         // A single poll can't be cancelled halfway, so work that completes in it needs no task.
         let first = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await;
@@ -301,8 +305,8 @@ impl Engine {
         &self.shared.env
     }
 
-    /// Drops what this process knows about a record. Call it after deleting or resolving one. An answer that the store
-    /// gives after this to a call sent before it isn't cached either.
+    /// Drops what this process knows about a record. Call it after deleting or resolving one. An
+    /// answer that the store gives after this to a call sent before it isn't cached either.
     pub fn forget(&self, identity: &Identity) {
         let now = self.shared.env.clock.now();
         self.shared.cache.forget(identity, now);
@@ -326,9 +330,10 @@ impl Engine {
         self.shared.coalescer.count()
     }
 
-    /// Completes when no work is left: a process awaits this before it shuts down, after it has stopped taking requests.
-    /// Work is every running effect and every request that may still start one, including those whose callers are gone
-    /// (P37). A request that waits for another's run counts for as long as its policy lets it wait.
+    /// Completes when no work is left: a process awaits this before it shuts down, after it has
+    /// stopped taking requests. Work is every running effect and every request that may still start
+    /// one, including those whose callers are gone (P37). A request that waits for another's run
+    /// counts for as long as its policy lets it wait.
     pub async fn idle(&self) {
         self.shared.running.idle().await;
     }

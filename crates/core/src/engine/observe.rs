@@ -1,4 +1,5 @@
-//! Observe mode (shadow mode): the effect runs and its caller gets its value, independent of lease and record (P39).
+//! Observe mode (shadow mode): the effect runs and its caller gets its value, independent of lease
+//! and record (P39).
 
 use std::future::Future;
 use std::sync::Arc;
@@ -13,8 +14,8 @@ use crate::clock::Tick;
 use crate::error::StoreError;
 use crate::event::{ShadowDecision, Step};
 
-/// Runs the effect under its lease, or without one if that came too late. A value that isn't recorded at the end is
-/// reported as unprotected.
+/// Runs the effect under its lease, or without one if that came too late. A value that isn't
+/// recorded at the end is reported as unprotected.
 pub(super) async fn run_observed<V, F, Fut>(
     held: &Arc<HeldLease>,
     grant: &Grant,
@@ -53,8 +54,8 @@ where
     }
 }
 
-/// Reports that enforce mode would have started nothing because the lease came too late (P30). Releases the lease if no
-/// other caller can have started under it (P36).
+/// Reports that enforce mode would have started nothing because the lease came too late (P30).
+/// Releases the lease if no other caller can have started under it (P36).
 pub(super) async fn report_late_win(held: &Arc<HeldLease>, grant: &Grant, may_release: bool) {
     let decision = ShadowDecision::Unavailable;
     held.engine.emit(&held.subject, Step::Observed { decision });
@@ -63,8 +64,8 @@ pub(super) async fn report_late_win(held: &Arc<HeldLease>, grant: &Grant, may_re
     }
 }
 
-/// Sends the settlement once. If the store gives no answer, a background task sends it again, so that the caller doesn't
-/// wait for a store that is down. Returns whether it is recorded by now.
+/// Sends the settlement once. If the store gives no answer, a background task sends it again, so
+/// that the caller doesn't wait for a store that is down. Returns whether it is recorded by now.
 async fn settle_without_waiting(
     held: &Arc<HeldLease>,
     grant: &Grant,

@@ -1,7 +1,8 @@
 //! Operator actions on a record: resolve a doubt, take away a lease, reset the key.
 //!
-//! Each is fenced (optimistic concurrency): it applies only to the state that the operator looked at. Each is reported
-//! like any other step. None needs the content of a record, so they work on records whose encryption key is gone.
+//! Each is fenced (optimistic concurrency): it applies only to the state that the operator looked
+//! at. Each is reported like any other step. None needs the content of a record, so they work on
+//! records whose encryption key is gone.
 
 use std::sync::Arc;
 
@@ -34,7 +35,8 @@ pub enum OperatorOutcome {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unlock {
-    /// As the stored crash policy treats a failed owner: released under `takeover`, in doubt under `hold` (P36).
+    /// As the stored crash policy treats a failed owner: released under `takeover`, in doubt under
+    /// `hold` (P36).
     #[default]
     ByPolicy,
     /// Free to claim: the operator knows that the effect did not happen, or may happen again.
@@ -74,8 +76,8 @@ impl Engine {
 
     /// Takes a lease away from an owner that is gone or stuck, by settling it in the owner's name.
     ///
-    /// If the owner is alive after all, its renewals and its settlement are Lost from then on (P14, P16), but its effect
-    /// goes on: after a release the effect may happen twice.
+    /// If the owner is alive after all, its renewals and its settlement are Lost from then on (P14,
+    /// P16), but its effect goes on: after a release the effect may happen twice.
     ///
     /// # Errors
     /// As [`Engine::resolve`].
@@ -98,8 +100,9 @@ impl Engine {
             (Unlock::Doubt, _) | (Unlock::ByPolicy, CrashPolicy::Hold) => Settlement::Doubt,
         };
         let subject = Subject::from_record(&before, *identity);
-        // Forget before the call, so that the lease answers no other caller meanwhile. Forget again at the end, even if
-        // this future is dropped, because the run may have been registered meanwhile.
+        // Forget before the call, so that the lease answers no other caller meanwhile. Forget again
+        // at the end, even if this future is dropped, because the run may have been registered
+        // meanwhile.
         self.forget(identity);
         let _at_the_end = ForgetGuard(self, identity);
         let grant = Grant::from_record(*identity, &before);
@@ -114,12 +117,13 @@ impl Engine {
         }
     }
 
-    /// Resets a key in any state, if its fence is still the one that the operator looked at: the next claim runs the
-    /// effect. `store` is this engine's store, with its operator interface.
+    /// Resets a key in any state, if its fence is still the one that the operator looked at: the
+    /// next claim runs the effect. `store` is this engine's store, with its operator interface.
     ///
-    /// The fence is compared by a read right before the deletion. The deletion itself isn't fenced: an owner that takes
-    /// over between the two loses its record, and its settlement will be Lost (P16). This process drops its cached answer,
-    /// even if the deletion's reply is lost. Other processes may keep theirs for as long as P38 allows.
+    /// The fence is compared by a read right before the deletion. The deletion itself isn't fenced:
+    /// an owner that takes over between the two loses its record, and its settlement will be Lost
+    /// (P16). This process drops its cached answer, even if the deletion's reply is lost. Other
+    /// processes may keep theirs for as long as P38 allows.
     ///
     /// # Errors
     /// As [`Engine::resolve`].
@@ -139,7 +143,8 @@ impl Engine {
         if before.fence != fence {
             return Ok(OperatorOutcome::MovedOn(before));
         }
-        // Forget before the call as well, so that no cached answer is given while the deletion is in flight.
+        // Forget before the call as well, so that no cached answer is given while the deletion is
+        // in flight.
         self.forget(identity);
         let subject = Subject::from_record(&before, *identity);
         let call = store.delete(identity);

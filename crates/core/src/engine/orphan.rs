@@ -11,8 +11,9 @@ use crate::claim::{Claim, Grant, Settlement};
 use crate::event::StoreCall;
 use crate::record::{Record, State, Token};
 
-/// Starts a background task that looks up whether the claim has won, and releases the lease if it has: no effect was
-/// started under it (P36). A process that shuts down doesn't wait for this task; the lease then lapses on its own.
+/// Starts a background task that looks up whether the claim has won, and releases the lease if it
+/// has: no effect was started under it (P36). A process that shuts down doesn't wait for this task;
+/// the lease then lapses on its own.
 pub(super) fn release_later(engine: &Arc<Shared>, request: &Request, claim: &Claim) {
     let (engine, subject) = (Arc::clone(engine), request.subject.clone());
     let (identity, token, lease) = (claim.identity, claim.token, claim.terms.lease());
@@ -42,7 +43,8 @@ pub(super) fn release_later(engine: &Arc<Shared>, request: &Request, claim: &Cla
     }));
 }
 
-/// Includes a record in doubt: another claim may have found the lease lapsed and marked it so (P17).
+/// Includes a record in doubt: another claim may have found the lease lapsed and marked it so
+/// (P17).
 fn is_held_under(record: &Record, token: Token) -> bool {
     record.token == token && matches!(record.state, State::Running | State::InDoubt)
 }

@@ -18,13 +18,15 @@ use crate::claim::{Grant, Renewed, Settlement};
 use crate::event::Step;
 use crate::policy::Mode;
 
-/// An admission that its caller hasn't received yet. If it is dropped, the lease that it won is released.
+/// An admission that its caller hasn't received yet. If it is dropped, the lease that it won is
+/// released.
 pub(super) struct PendingHandout {
     engine: Arc<Shared>,
     admission: Option<Admission>,
     held: Option<Arc<HeldLease>>,
     most_bytes: usize,
-    /// False if the caller brought its own token: it may already have sent the same claim again, and run under this lease.
+    /// False if the caller brought its own token: it may already have sent the same claim again,
+    /// and run under this lease.
     may_release: bool,
 }
 
@@ -55,7 +57,8 @@ impl PendingHandout {
             now,
             leader,
         } = won;
-        // The effect runs elsewhere and may settle through another process, so other callers have to ask the store.
+        // The effect runs elsewhere and may settle through another process, so other callers have
+        // to ask the store.
         drop(leader);
         let has_subject = request.data_subject.is_some();
         let held = HeldLease::new(

@@ -1,8 +1,9 @@
 //! Leases for effects that run elsewhere: in a worker, in another language, behind an API.
 //!
-//! The same steps as [`Engine::execute`], cut at the effect: [`Engine::admit`] goes as far as the lease, [`Engine::renew`]
-//! keeps it (the owner follows P31 itself), and [`Engine::settle`] goes on from the verdict. Each may be called on another
-//! process than the one before, because all state is in the record.
+//! The same steps as [`Engine::execute`], cut at the effect: [`Engine::admit`] goes as far as the
+//! lease, [`Engine::renew`] keeps it (the owner follows P31 itself), and [`Engine::settle`] goes on
+//! from the verdict. Each may be called on another process than the one before, because all state
+//! is in the record.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,10 +31,11 @@ use crate::record::{Record, State};
 use crate::store::Wake;
 
 impl Engine {
-    /// Claims, waits and recovers as [`Engine::execute`] does, and hands out the lease instead of running an effect.
+    /// Claims, waits and recovers as [`Engine::execute`] does, and hands out the lease instead of
+    /// running an effect.
     ///
-    /// If the returned future is dropped, a lease won under a token that only this engine knows is released: no effect
-    /// can have been started under it.
+    /// If the returned future is dropped, a lease won under a token that only this engine knows is
+    /// released: no effect can have been started under it.
     pub async fn admit(&self, request: Request) -> Admission {
         let engine = Arc::clone(&self.shared);
         let work = async move { PendingHandout::new(engine, request).await };
@@ -43,8 +45,8 @@ impl Engine {
         }
     }
 
-    /// Renews a lease that was handed out and, if given, keeps a checkpoint with it (P14, P15). Returns how long the owner
-    /// may still start steps, counted from the moment it receives this.
+    /// Renews a lease that was handed out and, if given, keeps a checkpoint with it (P14, P15).
+    /// Returns how long the owner may still start steps, counted from the moment it receives this.
     ///
     /// `may_access` decides by the key's namespace whether the caller may know of the lease at all.
     ///
@@ -66,10 +68,11 @@ impl Engine {
         }
     }
 
-    /// Settles as [`Engine::execute`] would, by verdict and stored policy (P36), and answers once that is acknowledged
-    /// (P33). Goes on if the returned future is dropped (P37).
+    /// Settles as [`Engine::execute`] would, by verdict and stored policy (P36), and answers once
+    /// that is acknowledged (P33). Goes on if the returned future is dropped (P37).
     ///
-    /// `may_access` is as with [`Engine::renew`]. An answer body of more than `most_bytes` is left out (P27).
+    /// `may_access` is as with [`Engine::renew`]. An answer body of more than `most_bytes` is left
+    /// out (P27).
     pub async fn settle(
         &self,
         lease: RemoteLease,
@@ -93,7 +96,8 @@ impl Engine {
             held.report_if_oversized(&verdict, most);
             let settlement = settlement(verdict, grant.crash, most);
             let settled = settle(&held, &grant, &settlement).await;
-            // A lost lease stays remembered: its payload decides which answer its owner may see on a retry (P7).
+            // A lost lease stays remembered: its payload decides which answer its owner may see on
+            // a retry (P7).
             if matches!(settled, Ok(Settled::Done)) {
                 engine.handouts.forget(&lease);
             }
@@ -112,7 +116,8 @@ impl Engine {
         self.shared.read(identity).await.map_err(problem_from)
     }
 
-    /// As [`Engine::read`], for an operator: a record whose encryption key is gone comes without its content, and
+    /// As [`Engine::read`], for an operator: a record whose encryption key is gone comes without
+    /// its content, and
     /// [`Record::locked`] says why.
     ///
     /// # Errors
@@ -121,8 +126,8 @@ impl Engine {
         self.shared.inspect(identity).await.map_err(problem_from)
     }
 
-    /// Waits until no effect runs under the key, or for at most `wait`, and returns the record. Uses wake-ups, and counts
-    /// as a waiter (P34). Claims nothing: a lapsed lease stays as it is.
+    /// Waits until no effect runs under the key, or for at most `wait`, and returns the record.
+    /// Uses wake-ups, and counts as a waiter (P34). Claims nothing: a lapsed lease stays as it is.
     ///
     /// # Errors
     /// [`Problem::Busy`] if a bound on waiters is reached; [`Problem::Unavailable`] if the store gave no answer.
@@ -190,8 +195,8 @@ fn problem_from(source: StoreError) -> Problem {
 }
 
 impl Shared {
-    /// Loads a lease from the cache of handouts, or from its record. Only the store decides whether it still belongs to
-    /// the owner.
+    /// Loads a lease from the cache of handouts, or from its record. Only the store decides whether
+    /// it still belongs to the owner.
     async fn load_lease(
         self: &Arc<Self>,
         lease: &RemoteLease,

@@ -1,9 +1,9 @@
 //! Automatic renewal of leases (heartbeat, P31).
 //!
-//! Most effects end long before a third of their lease has passed, so a lease gets no timer or task of its own at first.
-//! One watcher per engine takes care of all leases: those that are still held when their first renewal is due get a task
-//! that renews them until the end. It is separate from the effect's task, so that an effect that blocks its thread is
-//! still renewed.
+//! Most effects end long before a third of their lease has passed, so a lease gets no timer or task
+//! of its own at first. One watcher per engine takes care of all leases: those that are still held
+//! when their first renewal is due get a task that renews them until the end. It is separate from
+//! the effect's task, so that an effect that blocks its thread is still renewed.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -31,7 +31,8 @@ pub(super) struct Renewals {
 struct RenewalState {
     next_id: u64,
     held: HashMap<u64, Arc<HeldLease>>,
-    /// First renewals by due time. Entries of leases that have ended are skipped, and removed once there are many.
+    /// First renewals by due time. Entries of leases that have ended are skipped, and removed once
+    /// there are many.
     due: BinaryHeap<Reverse<(Tick, u64)>>,
     watching: bool,
     waker: Option<Waker>,
@@ -41,7 +42,8 @@ struct RenewalState {
 const SPARED: usize = 64;
 
 impl RenewalState {
-    /// Removes the entries of ended leases once they are more than half of all, so that each entry is moved about once.
+    /// Removes the entries of ended leases once they are more than half of all, so that each entry
+    /// is moved about once.
     fn remove_ended(&mut self) {
         if self.due.len() > 2 * self.held.len() + SPARED {
             let held = &self.held;
@@ -58,7 +60,8 @@ pub(super) struct RenewalGuard {
 
 impl Drop for RenewalGuard {
     fn drop(&mut self) {
-        // Removed under the lock but dropped outside: the last reference may drop an effect's state.
+        // Removed under the lock but dropped outside: the last reference may drop an effect's
+        // state.
         let mut state = self.renewals.state.lock();
         let held = state.held.remove(&self.id);
         state.remove_ended();
@@ -78,7 +81,8 @@ impl Renewals {
         now: Tick,
     ) -> RenewalGuard {
         let env = &held.engine.env;
-        // A claim that was answered late has used up part of its lease: renew after half of the rest at the latest.
+        // A claim that was answered late has used up part of its lease: renew after half of the
+        // rest at the latest.
         let left = held.deadline().since(now);
         let due = first_due(now, lease).min(now.plus(left / 2));
         let mut state = self.state.lock();
@@ -97,7 +101,8 @@ impl Renewals {
             waker.wake();
         }
         if start {
-            // Created here, because a runtime that shuts down may drop the task before its first poll.
+            // Created here, because a runtime that shuts down may drop the task before its first
+            // poll.
             let guard = WatchGuard::new(self, None);
             env.spawn
                 .spawn(Box::pin(watch(Arc::clone(self), env.clone(), guard)));
@@ -172,9 +177,9 @@ async fn watch(renewals: Arc<Renewals>, env: Env, mut guard: WatchGuard) {
     }
 }
 
-/// Notices that the watch, or the renewals of one lease, were dropped before their end. That happens if the runtime they
-/// were started on shuts down while the engine is used on another: the next lease then starts a new watch, which finds
-/// the others due.
+/// Notices that the watch, or the renewals of one lease, were dropped before their end. That
+/// happens if the runtime they were started on shuts down while the engine is used on another: the
+/// next lease then starts a new watch, which finds the others due.
 struct WatchGuard {
     renewals: Arc<Renewals>,
     lease: Option<u64>,
@@ -221,11 +226,12 @@ async fn renew_until_ended(held: Arc<HeldLease>) {
     }
 }
 
-/// Sends one renewal and returns the pause before the next one, which never reaches past the deadline. `None` if the
-/// lease can't be kept any longer.
+/// Sends one renewal and returns the pause before the next one, which never reaches past the
+/// deadline. `None` if the lease can't be kept any longer.
 async fn renew_once(held: &HeldLease, grant: &Grant) -> Option<Duration> {
     match await_renewal(held, grant, held.renew(grant, None)).await {
-        // Goes on even if the answer came after the deadline: the effect may still run, and this keeps others out.
+        // Goes on even if the answer came after the deadline: the effect may still run, and this
+        // keeps others out.
         Ok(Renewed::Held) => Some((grant.lease / 3).min(held.remaining() / 2)),
         Ok(Renewed::Lost) => None,
         Err(_) => {
@@ -239,8 +245,8 @@ async fn renew_once(held: &HeldLease, grant: &Grant) -> Option<Duration> {
     }
 }
 
-/// Awaits the answer of a renewal. If the deadline passes first, the effect learns at that time that its lease is lost
-/// (P32): another owner may hold the lease when the answer comes.
+/// Awaits the answer of a renewal. If the deadline passes first, the effect learns at that time
+/// that its lease is lost (P32): another owner may hold the lease when the answer comes.
 async fn await_renewal<T>(held: &HeldLease, grant: &Grant, renewal: impl Future<Output = T>) -> T {
     let mut renewal = pin!(renewal);
     loop {
@@ -257,8 +263,8 @@ async fn await_renewal<T>(held: &HeldLease, grant: &Grant, renewal: impl Future<
     }
 }
 
-/// Marks the lease as lost, because nobody can know any more whether it is still ours. An effect that has ended needs no
-/// such mark.
+/// Marks the lease as lost, because nobody can know any more whether it is still ours. An effect
+/// that has ended needs no such mark.
 fn lose_unless_ended(held: &HeldLease, grant: &Grant) {
     if !held.has_ended() {
         held.lose(grant.fence);

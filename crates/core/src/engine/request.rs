@@ -105,31 +105,32 @@ impl Request {
         }
     }
 
-    /// Names the caller for the audit trail. It isn't part of the identity, and never kept in a record.
+    /// Names the caller for the audit trail. It isn't part of the identity, and never kept in a
+    /// record.
     #[must_use]
     pub fn with_actor(mut self, actor: impl Into<Arc<str>>) -> Self {
         self.subject.context_mut().actor = Some(actor.into());
         self
     }
 
-    /// Names the operation within the scope, for events and metrics: the name of a route or a tool, never a value that
-    /// callers choose. It isn't part of the identity.
+    /// Names the operation within the scope, for events and metrics: the name of a route or a tool,
+    /// never a value that callers choose. It isn't part of the identity.
     #[must_use]
     pub fn with_operation(mut self, operation: impl Into<Arc<str>>) -> Self {
         self.subject.context_mut().operation = Some(operation.into());
         self
     }
 
-    /// Claims under a token of the caller's. After a lost reply, the caller may send the same claim again and gets the
-    /// same lease (P6). The token must be random, and used for one claim only.
+    /// Claims under a token of the caller's. After a lost reply, the caller may send the same claim
+    /// again and gets the same lease (P6). The token must be random, and used for one claim only.
     #[must_use]
     pub fn with_token(mut self, token: Token) -> Self {
         self.token = Some(Box::new(token));
         self
     }
 
-    /// Says whose data the run leaves: with data keys per subject, its answer and checkpoints can be erased alone (P48). It
-    /// isn't part of the identity, and a replay needs none.
+    /// Says whose data the run leaves: with data keys per subject, its answer and checkpoints can
+    /// be erased alone (P48). It isn't part of the identity, and a replay needs none.
     #[must_use]
     pub fn with_data_subject(mut self, subject: DataSubject) -> Self {
         self.data_subject = Some(Box::new(subject));
@@ -143,8 +144,8 @@ impl Request {
         self
     }
 
-    /// Excludes failures of this key from the local cache (P38), because they may be taken back: a dead letter may be
-    /// retried, for example. The store is then asked every time.
+    /// Excludes failures of this key from the local cache (P38), because they may be taken back: a
+    /// dead letter may be retried, for example. The store is then asked every time.
     #[must_use]
     pub const fn failures_may_change(mut self) -> Self {
         self.keeps_failures = false;
@@ -182,10 +183,12 @@ impl Request {
     }
 }
 
-/// A recover hook: finds out what happened to a run in doubt, for example by asking the payment provider.
+/// A recover hook: finds out what happened to a run in doubt, for example by asking the payment
+/// provider.
 pub type Recover = Arc<dyn Fn(Doubt) -> BoxFuture<'static, Option<Resolution>> + Send + Sync>;
 
-/// A run in doubt, as a recover hook sees it. The hook answers with what happened, or `None` if it can't tell.
+/// A run in doubt, as a recover hook sees it. The hook answers with what happened, or `None` if it
+/// can't tell.
 #[derive(Clone, Debug)]
 pub struct Doubt {
     pub(super) identity: Identity,
@@ -194,7 +197,8 @@ pub struct Doubt {
 }
 
 impl Doubt {
-    /// The same key that [`super::Lease::derive_key`] gave the run, to look up in the downstream system.
+    /// The same key that [`super::Lease::derive_key`] gave the run, to look up in the downstream
+    /// system.
     #[must_use]
     pub fn derive_key(&self, step: &str) -> String {
         self.identity.derive_key(&self.secret, step)

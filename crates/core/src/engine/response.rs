@@ -12,7 +12,8 @@ use crate::record::{Answer, Fence, State};
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Report<V> {
-    /// The value for the caller that ran the effect. If other callers must get it too, the verdict carries it as well.
+    /// The value for the caller that ran the effect. If other callers must get it too, the verdict
+    /// carries it as well.
     pub value: V,
     /// Decides the settlement (P36).
     pub verdict: Verdict,
@@ -34,7 +35,8 @@ pub enum Verdict {
     Complete(Answer),
     /// It failed for good. Keep and replay this failure.
     Fail(Answer),
-    /// It failed, and may have happened in part. It runs again under `takeover`, and is in doubt under `hold`.
+    /// It failed, and may have happened in part. It runs again under `takeover`, and is in doubt
+    /// under `hold`.
     Retry,
     /// It failed before anything happened. The key is free again.
     NoEffect,
@@ -102,8 +104,9 @@ pub struct Ran<V> {
 pub struct Replayed {
     /// The answer and when it was first given.
     pub replay: Replay,
-    /// The 1-based number of this replay of the run's answer by this process; `None` if no local copy is kept. It starts
-    /// again when the process forgets the key: after a restart, or when other answers need the cache's room.
+    /// The 1-based number of this replay of the run's answer by this process; `None` if no local
+    /// copy is kept. It starts again when the process forgets the key: after a restart, or when
+    /// other answers need the cache's room.
     pub number: Option<u32>,
 }
 
@@ -161,7 +164,8 @@ pub enum Problem {
         /// The store's error.
         source: StoreError,
     },
-    /// The key was answered before, or a run of it kept a checkpoint, and that was erased since (P49).
+    /// The key was answered before, or a run of it kept a checkpoint, and that was erased since
+    /// (P49).
     #[error(
         "this key was used before, and what its request left was erased since; \
          nothing was started, and a retry won't run it"
@@ -170,8 +174,8 @@ pub enum Problem {
         /// The store's error.
         source: StoreError,
     },
-    /// The key was answered before, but the body of that answer, which is kept outside of the record, could not be
-    /// loaded (P44).
+    /// The key was answered before, but the body of that answer, which is kept outside of the
+    /// record, could not be loaded (P44).
     #[error(
         "this key was answered before, but the stored response body could not be loaded; \
          nothing was started, retry with the same key"
@@ -231,7 +235,8 @@ impl Problem {
         }
     }
 
-    /// The problem for a caller whose effect was not started because the store failed. `None` while the breaker is open.
+    /// The problem for a caller whose effect was not started because the store failed. `None` while
+    /// the breaker is open.
     #[must_use]
     pub fn from_store_error(source: Option<StoreError>, retry_after: Duration) -> Self {
         match (source.as_ref().map(|source| source.kind), source) {

@@ -106,7 +106,8 @@ where
             let _ = Box::pin(settle(held, grant, &Settlement::Release)).await;
             return Response::Problem(Problem::Late);
         };
-        // Not before this point: while an earlier renewal is unanswered, the effect would see its lease as lost.
+        // Not before this point: while an earlier renewal is unanswered, the effect would see its
+        // lease as lost.
         let renewing = held.engine.renewals.keep(held, grant.lease, now);
         let report = run_effect(held, now, effect).await;
         drop(renewing);
@@ -171,8 +172,8 @@ pub(super) async fn respond<V>(
     }
 }
 
-/// Another owner took over. If it is done, its answer is replayed to the same payload. The key may have been used anew
-/// with another payload since (P7).
+/// Another owner took over. If it is done, its answer is replayed to the same payload. The key may
+/// have been used anew with another payload since (P7).
 async fn replay_of_new_owner<V>(held: &HeldLease, fence: crate::record::Fence) -> Response<V> {
     let engine = &held.engine;
     let call = engine.store.read(&held.subject.identity);

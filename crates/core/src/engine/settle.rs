@@ -18,8 +18,8 @@ pub(super) fn settlement(verdict: Verdict, crash: CrashPolicy, most: usize) -> S
     }
 }
 
-/// Sends the settlement until it is answered, for at most the span of one lease. Sending it again is safe (P18), and
-/// giving up would leave an effect without a record.
+/// Sends the settlement until it is answered, for at most the span of one lease. Sending it again
+/// is safe (P18), and giving up would leave an effect without a record.
 pub(super) async fn settle(
     held: &HeldLease,
     grant: &Grant,
@@ -42,9 +42,10 @@ pub(super) async fn settle(
     }
 }
 
-/// Whether a settlement that failed with `error` is sent again. Unlike a claim, it is also retried if the store is full,
-/// because the effect already ran. A settlement that commits the effect itself leaves no effect behind when it is
-/// rejected, so only transient errors and a full store are retried.
+/// Whether a settlement that failed with `error` is sent again. Unlike a claim, it is also retried
+/// if the store is full, because the effect already ran. A settlement that commits the effect
+/// itself leaves no effect behind when it is rejected, so only transient errors and a full store
+/// are retried.
 pub(super) fn is_retryable_settle(held: &HeldLease, error: &StoreError) -> bool {
     match held.engine.commits {
         true => error.is_transient() || error.kind == StoreErrorKind::Full,

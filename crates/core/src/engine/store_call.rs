@@ -11,7 +11,8 @@ use crate::record::Record;
 use crate::store::{StoreResult, within};
 
 impl Shared {
-    /// Awaits `call` for at most the call limit, and reports how long it took and whether it failed.
+    /// Awaits `call` for at most the call limit, and reports how long it took and whether it
+    /// failed.
     pub(super) async fn call<T>(
         &self,
         subject: &Subject,
@@ -34,13 +35,14 @@ impl Shared {
         result
     }
 
-    /// Reads a record without knowing its namespace. The report names the namespace of the record, or the
-    /// unknown one if the store returned no record.
+    /// Reads a record without knowing its namespace. The report names the namespace of the record,
+    /// or the unknown one if the store returned no record.
     pub(super) async fn read(&self, identity: &Identity) -> StoreResult<Option<Record>> {
         self.read_as(identity, decrypted).await
     }
 
-    /// As [`Shared::read`], for an operator: a record whose content can't be read comes without it ([`Record::locked`]).
+    /// As [`Shared::read`], for an operator: a record whose content can't be read comes without it
+    /// ([`Record::locked`]).
     pub(super) async fn inspect(&self, identity: &Identity) -> StoreResult<Option<Record>> {
         let shown = |found: Option<Record>| {
             Ok(found.map(|record| match record.locked() {
@@ -102,8 +104,8 @@ impl Shared {
     }
 }
 
-/// Refuses a record that comes from the store encrypted: this process has no keys (P46). A store that decrypts records
-/// returns none that are not.
+/// Refuses a record that comes from the store encrypted: this process has no keys (P46). A store
+/// that decrypts records returns none that are not.
 pub(super) fn decrypted(found: Option<Record>) -> StoreResult<Option<Record>> {
     Ok(found.map(Record::into_readable).transpose()?)
 }

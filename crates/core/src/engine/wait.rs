@@ -14,8 +14,8 @@ use crate::policy::OnBusy;
 use crate::store::Wake;
 
 impl Claimant<'_> {
-    /// Becomes a waiter, unless it is one already. A caller that refuses to wait for a run still waits for another's claim
-    /// to learn about the run, for at most the time of one store call.
+    /// Becomes a waiter, unless it is one already. A caller that refuses to wait for a run still
+    /// waits for another's claim to learn about the run, for at most the time of one store call.
     pub(super) fn become_waiter(&mut self) -> Result<(), BusyReason> {
         if self.waiting.is_some() {
             return Ok(());
@@ -30,7 +30,8 @@ impl Claimant<'_> {
         let entered = self.engine.waiters.enter(address, tenant, most);
         let permit = entered.map_err(|why| match self.request.policy.on_busy {
             OnBusy::Wait(_) => why,
-            // It would not have waited for a run either, so the number of waiters is not the reason.
+            // It would not have waited for a run either, so the number of waiters is not the
+            // reason.
             OnBusy::Refuse => BusyReason::Policy,
         })?;
         self.waiting = Some(Box::new(WaitState {
@@ -103,7 +104,8 @@ impl Claimant<'_> {
             .as_mut()
             .and_then(|waiting| waiting.run.as_mut());
         let Some(run) = run else { return };
-        // Unless woken, claim again once the lease can have lapsed, rounded up past the store's clock resolution.
+        // Unless woken, claim again once the lease can have lapsed, rounded up past the store's
+        // clock resolution.
         let lapse = busy.retry_after + Duration::from_millis(1);
         let pause = match engine.store.capabilities().wake {
             Wake::Exact => lapse,

@@ -110,7 +110,8 @@ impl StoreAdmin for MemoryStore {
     }
 }
 
-/// A listing goes shard by shard and, within one, by identity: an order that inserts and deletions don't disturb.
+/// A listing goes shard by shard and, within one, by identity: an order that inserts and deletions
+/// don't disturb.
 impl MemoryStore {
     fn page(&self, query: &Query) -> StoreResult<Page> {
         let (first, after) = match &query.after {

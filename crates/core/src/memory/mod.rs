@@ -1,8 +1,8 @@
 //! [`MemoryStore`]: the reference store, in this process's memory. Sharded, bounded, exact.
 //!
-//! Each call locks one shard, passes the record found to [`crate::protocol`], and writes the result. Its clock is this
-//! process's, so no other process shares its records. When it is full it refuses new keys rather than evict a live record
-//! (P26).
+//! Each call locks one shard, passes the record found to [`crate::protocol`], and writes the
+//! result. Its clock is this process's, so no other process shares its records. When it is full it
+//! refuses new keys rather than evict a live record (P26).
 
 mod admin;
 mod shard;

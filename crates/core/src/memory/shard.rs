@@ -31,8 +31,8 @@ impl Entry {
     }
 }
 
-/// Keeps the fence of a removed record until the clock has passed it. The kept entry counts as expired, so only the rule on
-/// fences (P22) sees it.
+/// Keeps the fence of a removed record until the clock has passed it. The kept entry counts as
+/// expired, so only the rule on fences (P22) sees it.
 fn remember(ahead: &mut Vec<Entry>, removed: &Entry, now: Timestamp) {
     let passed = |entry: &Entry| entry.record.fence.0 < now.as_micros();
     ahead.retain(|entry| entry.address != removed.address && !passed(entry));
@@ -57,8 +57,8 @@ pub(super) enum PutOutcome {
 }
 
 impl Shard {
-    /// The record of `identity`, which may be expired or just removed. An error if the slot holds another key's record
-    /// (P24).
+    /// The record of `identity`, which may be expired or just removed. An error if the slot holds
+    /// another key's record (P24).
     pub(super) fn get(
         &self,
         hash: u64,

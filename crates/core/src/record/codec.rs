@@ -1,8 +1,9 @@
 //! The packed form of a [`Record`]: a fixed header, the label, then tagged sections.
 //!
-//! Every record has exactly one packed form, and unpacking refuses any other, so that two stores (or
-//! two languages) that agree on a record agree on its bytes. All numbers are little-endian. A version
-//! that this build doesn't know fails closed: the record is there, so the key is not free (P25).
+//! Every record has exactly one packed form, and unpacking refuses any other, so that two stores
+//! (or two languages) that agree on a record agree on its bytes. All numbers are little-endian. A
+//! version that this build doesn't know fails closed: the record is there, so the key is not free
+//! (P25).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -104,7 +105,8 @@ impl Record {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER_BYTES + KEY_BYTES + self.variable_bytes());
-        // A field that only begins as an encrypted one stays in version 1, where the reader refuses it.
+        // A field that only begins as an encrypted one stays in version 1, where the reader refuses
+        // it.
         let key_id = self.key_id().ok().flatten();
         out.put_u8(key_id.map_or(FORMAT_VERSION, |_| ENCRYPTED_VERSION));
         out.put_u8(self.state as u8);

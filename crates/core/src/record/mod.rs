@@ -23,7 +23,8 @@ pub use sealed::{
     SEALED_MAGIC, SEALED_TAG_BYTES, SealedHeader,
 };
 
-/// The fencing token of a lease (P22). It only grows: of two leases of one key, the later has the larger fence.
+/// The fencing token of a lease (P22). It only grows: of two leases of one key, the later has the
+/// larger fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fence(pub u64);
 
@@ -86,8 +87,8 @@ pub enum CrashPolicy {
 
 /// The answer of an effect, as kept in a record.
 ///
-/// `head` is small and always kept; the door decides what it contains (a status, ids, headers). `body` may be left out if
-/// it is larger than the policy allows.
+/// `head` is small and always kept; the door decides what it contains (a status, ids, headers).
+/// `body` may be left out if it is larger than the policy allows.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Answer {
     /// Always kept; at most [`Answer::MAX_HEAD_BYTES`].
@@ -111,8 +112,8 @@ impl Answer {
         }
     }
 
-    /// The same answer, without its body if that has more than `most` bytes, and without its head if that is larger than
-    /// its own bound (P27).
+    /// The same answer, without its body if that has more than `most` bytes, and without its head
+    /// if that is larger than its own bound (P27).
     #[must_use]
     pub fn capped(self, most: usize) -> Self {
         let head = if self.head.len() > Self::MAX_HEAD_BYTES {
@@ -149,7 +150,8 @@ pub enum AnswerBody {
         /// Its size; 0 if that is unknown.
         bytes: u64,
     },
-    /// Spilled to a blob store outside of the record (P44). Nodes without a blob store treat it as omitted.
+    /// Spilled to a blob store outside of the record (P44). Nodes without a blob store treat it as
+    /// omitted.
     External {
         /// Its size.
         bytes: u64,
@@ -202,7 +204,8 @@ impl fmt::Debug for ByteCount<'_> {
     }
 }
 
-/// What a store keeps for one key. `Debug` shows the sizes of answer and checkpoint, never their contents.
+/// What a store keeps for one key. `Debug` shows the sizes of answer and checkpoint, never their
+/// contents.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Record {
     /// Second half of the identity: proves which key the record belongs to (P24).
@@ -293,14 +296,15 @@ impl Record {
         self.state == State::Running && now >= self.lease_end()
     }
 
-    /// Whether the outcome is unknown: the record is marked so, or it has a lapsed lease that may not be taken over and
-    /// that no claim has noticed yet.
+    /// Whether the outcome is unknown: the record is marked so, or it has a lapsed lease that may
+    /// not be taken over and that no claim has noticed yet.
     #[must_use]
     pub fn is_in_doubt(&self, now: Timestamp) -> bool {
         self.state == State::InDoubt || (self.is_lapsed(now) && !self.may_take_over())
     }
 
-    /// The state as everybody should see it at a time: a lapsed lease that may not be taken over is in doubt (P29).
+    /// The state as everybody should see it at a time: a lapsed lease that may not be taken over is
+    /// in doubt (P29).
     #[must_use]
     pub fn state_at(&self, now: Timestamp) -> State {
         match self.is_in_doubt(now) {

@@ -48,7 +48,8 @@ impl<'a> PackedRecord<'a> {
         self.number(offset::RETENTION)
     }
 
-    /// The packed record after it is completed, failed or released at `now`, the same as by [`crate::protocol::settle`].
+    /// The packed record after it is completed, failed or released at `now`, the same as by
+    /// [`crate::protocol::settle`].
     #[must_use]
     pub fn settled(&self, state: State, answer: Option<&Answer>, now: Timestamp) -> Vec<u8> {
         let answered = answer.map_or(0, |answer| answer.head.len() + answer.body.held_bytes());

@@ -1,8 +1,9 @@
-//! The format of an encrypted field (record version 2), and who may read it. The cipher itself is not here: this crate only
-//! has to know which records are encrypted, and under which key.
+//! The format of an encrypted field (record version 2), and who may read it. The cipher itself is
+//! not here: this crate only has to know which records are encrypted, and under which key.
 //!
-//! An encrypted field is [`SEALED_MAGIC`], its total length (4 bytes), the id of its key (4), the fence of the lease that
-//! wrote it (8), then the ciphertext and its tag. Numbers are little-endian. Where the key is a data key, whose ids begin at
+//! An encrypted field is [`SEALED_MAGIC`], its total length (4 bytes), the id of its key (4), the
+//! fence of the lease that wrote it (8), then the ciphertext and its tag. Numbers are
+//! little-endian. Where the key is a data key, whose ids begin at
 //! [`FIRST_DATA_KEY`], its name (16) stands before the ciphertext: see [`DataKeyId`].
 
 use std::sync::Arc;
@@ -25,8 +26,9 @@ pub const FIRST_DATA_KEY: u32 = 1 << 31;
 
 /// The name of a data key: a keyed digest of whose data it encrypts (P48).
 ///
-/// A field names its data key by these 16 bytes. The id in its header has the first of them, so that a store can tell data
-/// keys apart, and a version that knows no data keys refuses the field as one of a key that it doesn't have.
+/// A field names its data key by these 16 bytes. The id in its header has the first of them, so
+/// that a store can tell data keys apart, and a version that knows no data keys refuses the field
+/// as one of a key that it doesn't have.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DataKeyId([u8; Self::BYTES]);
 
@@ -149,7 +151,8 @@ pub const MAX_KEYS: usize = 8;
 /// The most data keys of one claim: of its tenant or subject, and of the record that it finds.
 pub const MAX_DATA_KEYS: usize = 2;
 
-/// The keys of a claimant: which encrypted records it may take over or be answered from (P46). Ids only, no key material.
+/// The keys of a claimant: which encrypted records it may take over or be answered from (P46). Ids
+/// only, no key material.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ReadableKeys {
     ids: [u32; MAX_KEYS],
@@ -203,8 +206,8 @@ impl ReadableKeys {
 }
 
 impl Record {
-    /// The key under which answer or checkpoint are encrypted; `None` if neither is. A record with an encrypted field has
-    /// format version 2.
+    /// The key under which answer or checkpoint are encrypted; `None` if neither is. A record with
+    /// an encrypted field has format version 2.
     ///
     /// # Errors
     /// [`RecordError::Malformed`] if a field begins as an encrypted one and isn't one, and what [`Record::locked`] says of a
@@ -221,7 +224,8 @@ impl Record {
         Ok(None)
     }
 
-    /// The data key under which answer or checkpoint are encrypted; `None` if neither is encrypted with one.
+    /// The data key under which answer or checkpoint are encrypted; `None` if neither is encrypted
+    /// with one.
     ///
     /// # Errors
     /// As [`Record::key_id`].
@@ -240,14 +244,14 @@ impl Record {
         head.into_iter().chain([&self.checkpoint])
     }
 
-    /// Whether it keeps anything of the caller's or the effect's. An answer without a head or a body says that the effect
-    /// happened.
+    /// Whether it keeps anything of the caller's or the effect's. An answer without a head or a
+    /// body says that the effect happened.
     fn has_content(&self) -> bool {
         !self.checkpoint.is_empty() || self.answer.is_some()
     }
 
-    /// The record without its content, for operators: `reason` says why this process can't read or accept it, and the sizes
-    /// stay. [`Record::locked`] tells such a record; it is never stored.
+    /// The record without its content, for operators: `reason` says why this process can't read or
+    /// accept it, and the sizes stay. [`Record::locked`] tells such a record; it is never stored.
     #[must_use]
     pub fn lock(self, reason: &RecordError) -> Self {
         let mark = lock_mark(reason);
@@ -272,7 +276,8 @@ impl Record {
         }
     }
 
-    /// Why the content of this record can't be used: its key is missing, or it isn't accepted. `None` if it can.
+    /// Why the content of this record can't be used: its key is missing, or it isn't accepted.
+    /// `None` if it can.
     #[must_use]
     pub fn locked(&self) -> Option<RecordError> {
         match self.key_id() {

@@ -46,7 +46,8 @@ fn finds_fault(test: fn()) -> bool {
     catch_unwind(AssertUnwindSafe(|| explore(test))).is_err()
 }
 
-/// A clock that stands still until a thread moves it; looking at it is a point to switch threads at.
+/// A clock that stands still until a thread moves it; looking at it is a point to switch threads
+/// at.
 #[derive(Clone, Default)]
 struct ManualClock(Arc<AtomicU64>);
 

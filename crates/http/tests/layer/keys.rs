@@ -356,7 +356,8 @@ async fn events_name_the_principal_and_the_operation() {
         (actor.as_deref(), operation.as_deref()) == (Some("ada"), Some("submit"))
     };
     assert!(named.iter().all(is_named), "{named:?}");
-    // A request without a key has an operation, and no actor: nothing was asked for in a caller's name.
+    // A request without a key has an operation, and no actor: nothing was asked for in a caller's
+    // name.
     let before = named.len();
     rig.send(without_key(post("/", "", "{}"))).await;
     let passed = rig.log.named().split_off(before);

@@ -171,7 +171,8 @@ impl Inner {
         Err(overtaken())
     }
 
-    /// One that can't be read or changed keeps nobody from the others; a server that is gone ends it.
+    /// One that can't be read or changed keeps nobody from the others; a server that is gone ends
+    /// it.
     pub(super) async fn reap(&self) -> Result<ReapReport, Error> {
         let mut reaped = ReapReport::default();
         let (mut first, mut in_a_row) = (None, 0);
@@ -236,8 +237,8 @@ impl Inner {
         Ok(false)
     }
 
-    /// Until when an ended task is kept: its key's time, and as long after its end. A dead letter stays for as long as anything
-    /// may.
+    /// Until when an ended task is kept: its key's time, and as long after its end. A dead letter
+    /// stays for as long as anything may.
     pub(super) fn kept_until(&self, task: &TaskFile) -> Result<Timestamp, Error> {
         let expires = read_time(&task.expires_at)?;
         let kept_for = match task.status {

@@ -71,7 +71,8 @@ pub(super) struct TaskFile {
     pub(super) attempt: u16,
     pub(super) max_attempts: u16,
     pub(super) created_at: String,
-    /// Pending: not before. Running: until. Ended: since. Microseconds since 1970 on the server's clock.
+    /// Pending: not before. Running: until. Ended: since. Microseconds since 1970 on the server's
+    /// clock.
     pub(super) due_us: u64,
     pub(super) started_us: Option<u64>,
     /// After its end, the task is kept until then.
@@ -87,7 +88,8 @@ pub(super) struct TaskFile {
 }
 
 impl RecordFile {
-    /// The record of that key. Another's, or one that says nonsense, is damage: it is never taken for this one, nor for none.
+    /// The record of that key. Another's, or one that says nonsense, is damage: it is never taken
+    /// for this one, nor for none.
     pub(super) fn read(key_hash: &str, bytes: &[u8]) -> Result<Self, Error> {
         let record: Self = read(bytes)?;
         record.id()?;
@@ -109,7 +111,8 @@ impl TaskFile {
         let mut task: Self = read(bytes)?;
         read_time(&task.created_at)?;
         read_time(&task.expires_at)?;
-        // No result is written as `null`, and the result `null` too; but what is done has one, or says how long it was.
+        // No result is written as `null`, and the result `null` too; but what is done has one, or
+        // says how long it was.
         let has_none = task.result.is_none() && task.result_bytes.is_none();
         if task.status == Status::Completed && has_none {
             task.result = Some(raw(b"null")?);

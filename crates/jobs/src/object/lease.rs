@@ -1,4 +1,5 @@
-//! Leases tasks: scans the shards, and replaces exactly the version that was read (compare-and-swap).
+//! Leases tasks: scans the shards, and replaces exactly the version that was read
+//! (compare-and-swap).
 
 use bytes::Bytes;
 use object_store::path::Path;
@@ -14,7 +15,8 @@ use crate::work::{JobLease, LeaseOptions, LeaseToken};
 /// Tasks that are looked at before the best of them are taken.
 const LOOKED_AT: usize = 64;
 
-/// Once a task is taken, others are looked for during this part of its lease: the rest is for the work.
+/// Once a task is taken, others are looked for during this part of its lease: the rest is for the
+/// work.
 const LOOKING: u32 = 10;
 
 impl Inner {
@@ -24,12 +26,14 @@ impl Inner {
         let ended = self.take_up_to(ask, &mut leased).await;
         match ended {
             Err(error) if leased.is_empty() => Err(error),
-            // Tasks that were leased are returned in spite of the error, because no other worker would get them.
+            // Tasks that were leased are returned in spite of the error, because no other worker
+            // would get them.
             Ok(()) | Err(_) => Ok(leased),
         }
     }
 
-    /// Takes as many as are asked for, or are there, or can be found while the first lease is young.
+    /// Takes as many as are asked for, or are there, or can be found while the first lease is
+    /// young.
     async fn take_up_to(
         &self,
         ask: &LeaseOptions,

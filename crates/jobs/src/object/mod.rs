@@ -5,15 +5,18 @@
 //! idempotency/{scope}/{key_hash}.json      key_hash = sha256(scope + ":" + key)
 //! ```
 //!
-//! Those of a tenant lie under `tenants/{tenant}/`, and all of a named environment under `environments/{environment}/`.
+//! Those of a tenant lie under `tenants/{tenant}/`, and all of a named environment under
+//! `environments/{environment}/`.
 //!
-//! A submission creates the record of its key, which names the task before there is one (`creating`), then the task, under
-//! that name, then marks the record as `ready`. Each is a conditional write. A submission that finds a record that is still
-//! `creating` creates the task that it names. So the next submission completes the work of a crashed one, and there is never
-//! a second task. That needs no lease, and nobody waits.
+//! A submission creates the record of its key, which names the task before there is one
+//! (`creating`), then the task, under that name, then marks the record as `ready`. Each is a
+//! conditional write. A submission that finds a record that is still `creating` creates the task
+//! that it names. So the next submission completes the work of a crashed one, and there is never a
+//! second task. That needs no lease, and nobody waits.
 //!
-//! Workers lease a task by replacing exactly the version that was read. That scans the tasks, so this queue is for thousands
-//! of unfinished tasks rather than millions. A job runs at least once, as in every queue.
+//! Workers lease a task by replacing exactly the version that was read. That scans the tasks, so
+//! this queue is for thousands of unfinished tasks rather than millions. A job runs at least once,
+//! as in every queue.
 
 mod admin;
 mod file;
@@ -71,9 +74,10 @@ fn overtaken() -> Error {
 }
 
 impl ObjectQueue {
-    /// A queue in the bucket of `store`, in the folder that its URL names. Jobs of two environments never meet; `environment`
-    /// is empty if there is only one. Keys are kept for `config.retention` from the submission on; [`DEFAULT_TTL`] is what
-    /// the layout's own description asks for.
+    /// A queue in the bucket of `store`, in the folder that its URL names. Jobs of two environments
+    /// never meet; `environment` is empty if there is only one. Keys are kept for
+    /// `config.retention` from the submission on; [`DEFAULT_TTL`] is what the layout's own
+    /// description asks for.
     #[must_use]
     pub fn new(store: &ObjectStore, env: &Env, environment: &str, config: QueueConfig) -> Self {
         let mut folder = store.folder();

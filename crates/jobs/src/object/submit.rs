@@ -1,4 +1,5 @@
-//! Submits a task: creates the record, which names the task; then the task; then marks the record as ready.
+//! Submits a task: creates the record, which names the task; then the task; then marks the record
+//! as ready.
 
 use object_store::path::Path;
 use semel_core::Certainty;
@@ -58,7 +59,8 @@ impl Inner {
                     }
                     return match record.status {
                         Phase::Ready => self.stands(&job.tenant, &record).await,
-                        // Its submitter is on the way, or vanished: the task has a name, so anybody may create it.
+                        // Its submitter is on the way, or vanished: the task has a name, so anybody
+                        // may create it.
                         Phase::Creating => {
                             self.finish(&path, job, record.clone(), &version).await?;
                             self.stands(&job.tenant, &record).await
@@ -133,7 +135,8 @@ impl Inner {
         Ok(self.store.server_time() < expired || self.is_unfinished(tenant, record).await?)
     }
 
-    /// Whether the task of a record is still to be done: a backlog may be longer than the time that a key is kept.
+    /// Whether the task of a record is still to be done: a backlog may be longer than the time that
+    /// a key is kept.
     async fn is_unfinished(&self, tenant: &str, record: &RecordFile) -> Result<bool, Error> {
         let id = record.id()?;
         let Some((bytes, _)) = self.store.get(&self.task_path(tenant, id)).await? else {
@@ -169,7 +172,8 @@ impl Inner {
             status: Phase::Ready,
             ..record
         };
-        // If that write lost, another submission did it. If its outcome is unknown, the next submission does it.
+        // If that write lost, another submission did it. If its outcome is unknown, the next
+        // submission does it.
         self.put(path, write(&ready)?, Some(version)).await?;
         Ok(SubmitOutcome::Accepted(job_ref(id)))
     }

@@ -1,4 +1,5 @@
-//! Heartbeats and ends of tasks, each by replacing exactly the version that was read (compare-and-swap).
+//! Heartbeats and ends of tasks, each by replacing exactly the version that was read
+//! (compare-and-swap).
 
 use std::time::Duration;
 
@@ -82,8 +83,8 @@ impl Inner {
         }
     }
 
-    /// Changes a task of this worker, and retries after a lost compare-and-swap. `change` returns `None` if the task is
-    /// already in the wanted state.
+    /// Changes a task of this worker, and retries after a lost compare-and-swap. `change` returns
+    /// `None` if the task is already in the wanted state.
     async fn change(
         &self,
         id: JobId,

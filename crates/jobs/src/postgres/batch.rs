@@ -1,4 +1,5 @@
-//! Group commit: writes all waiting jobs in one statement. Jobs that arrive during a write go with the next.
+//! Group commit: writes all waiting jobs in one statement. Jobs that arrive during a write go with
+//! the next.
 
 use std::sync::Arc;
 
@@ -22,8 +23,8 @@ const AT_ONCE: usize = 4;
 /// The most jobs that wait to be written. Beyond it, submitters wait (back-pressure).
 const MOST_WAITING: usize = 4096;
 
-/// The extra SQL of a claim: writes the job. If an unfinished job has the same key and parameters, that is the job; then the
-/// record's lease is noted there.
+/// The extra SQL of a claim: writes the job. If an unfinished job has the same key and parameters,
+/// that is the job; then the record's lease is noted there.
 const INSERT: &str = ", given AS (SELECT * FROM unnest($+1::bigint[], $+2::uuid[], $+3::uuid[], $+4::uuid[], $+5::smallint[], \
     $+6::smallint[], $+7::smallint[], $+8::bigint[], $+9::text[], $+10::text[], $+11::text[], $+12::text[], $+13::text[], \
     $+14::bytea[], $+15::uuid[], $+16::uuid[], $+17::uuid[], $+18::bytea[], $+19::bigint[], $+20::text[]) \

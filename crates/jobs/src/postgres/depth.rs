@@ -1,5 +1,6 @@
-//! Queue depth, for the limits. It is counted from time to time, and jobs that this process adds are added. So a limit may be
-//! exceeded by what other processes submit between two counts. Counting on every submission would cost too much.
+//! Queue depth, for the limits. It is counted from time to time, and jobs that this process adds
+//! are added. So a limit may be exceeded by what other processes submit between two counts.
+//! Counting on every submission would cost too much.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -87,7 +88,8 @@ impl Depths {
         }
     }
 
-    /// Counts, if it is time; one at a time, and the others go by the last count, unless there is none.
+    /// Counts, if it is time; one at a time, and the others go by the last count, unless there is
+    /// none.
     async fn count(&self, queue: &Inner) -> Result<(), Error> {
         let clock = &queue.engine.env().clock;
         let is_due = |now: Tick| self.counted.lock().next.is_none_or(|next| now >= next);

@@ -27,7 +27,8 @@ pub(super) const END: &str = "UPDATE semel.jobs SET state = $+3, result = $+4, r
 const END_ALONE: &str = "UPDATE semel.jobs SET state = $3, result = $4, result_bytes = $5, error = $6, \
     due_us = semel.now_us() WHERE id = $1 AND lease = $2 AND state < 3 RETURNING 1";
 
-/// The extra SQL of a repeated claim: notes the new lease in the job, because otherwise it could not be settled.
+/// The extra SQL of a repeated claim: notes the new lease in the job, because otherwise it could
+/// not be settled.
 pub(super) const NOTE: &str = ", also AS (UPDATE semel.jobs j SET fence = won.fence, token = $+2 FROM won \
     WHERE j.id = $+1 AND j.state < 3) SELECT won.n FROM won";
 
@@ -78,7 +79,8 @@ impl Inner {
 
     async fn end(self: &Arc<Self>, id: JobId, lease: LeaseToken, end: JobEnd) -> Result<(), Error> {
         let end = Arc::new(end);
-        // The remembered lease may be out of date: then the statement changes nothing, and the next read tells.
+        // The remembered lease may be out of date: then the statement changes nothing, and the next
+        // read tells.
         let mut remembered = self.leased.remove(&(id, lease)).map(|(_, held)| held);
         for _ in 0..TRIES {
             let held = match remembered.take() {
@@ -148,8 +150,9 @@ impl Inner {
         Ok(())
     }
 
-    /// The record has expired, or an operator has released it, before the job was done: claims it again, so that the answer
-    /// is recorded. If the key belongs to another job by now, the job ends without a record.
+    /// The record has expired, or an operator has released it, before the job was done: claims it
+    /// again, so that the answer is recorded. If the key belongs to another job by now, the job
+    /// ends without a record.
     async fn claim_again(&self, run: &EndStore, held: &LeasedRow) -> Result<(), Error> {
         let KeyRecord {
             identity,

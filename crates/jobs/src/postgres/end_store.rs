@@ -47,12 +47,14 @@ impl EndStore {
                 *self.not_held.lock() = true;
                 Ok(Settled::Lost)
             }
-            // Another worker has the job, or it ended before and the reply was lost: the job's row tells.
+            // Another worker has the job, or it ended before and the reply was lost: the job's row
+            // tells.
             JointSettlement::NotLocked => Ok(Settled::Lost),
         }
     }
 
-    /// The record as the job knows it, with enough to name its owner. The settlement decides whether that is still true.
+    /// The record as the job knows it, with enough to name its owner. The settlement decides
+    /// whether that is still true.
     fn record(&self) -> Record {
         let KeyRecord {
             identity,

@@ -16,11 +16,11 @@ use crate::job::{JobId, JobState, MAX_ERROR_BYTES};
 use crate::queue::JobFailure;
 use crate::work::{JobLease, LeaseOptions, LeaseToken, check_span};
 
-/// The first by priority, then by age, in every lane: each of them a look at the beginning of a range of the index,
-/// however many wait behind. What another worker is taking is passed over.
+/// The first by priority, then by age, in every lane: each of them a look at the beginning of a
+/// range of the index, however many wait behind. What another worker is taking is passed over.
 ///
-/// Sent again (`$6`), it first looks for what an earlier sending has taken under the same token, and takes nothing else where
-/// there is any: no attempt is used up by a reply that was lost.
+/// Sent again (`$6`), it first looks for what an earlier sending has taken under the same token,
+/// and takes nothing else where there is any: no attempt is used up by a reply that was lost.
 macro_rules! take {
     ($most:literal) => {
         concat!(
@@ -62,7 +62,8 @@ impl Inner {
         let ended = self.take_up_to(ask, &mut leased).await;
         match ended {
             Err(error) if leased.is_empty() => Err(error),
-            // Jobs that were leased are returned in spite of the error, because no other worker would get them.
+            // Jobs that were leased are returned in spite of the error, because no other worker
+            // would get them.
             Ok(()) | Err(_) => Ok(leased),
         }
     }

@@ -151,7 +151,8 @@ impl Inner {
         self.engine.forget(&claim.identity);
         match revived {
             Some((_, 1)) => Ok(()),
-            // The key is ours, and there is no dead letter any more: nobody must wait for a job that isn't there.
+            // The key is ours, and there is no dead letter any more: nobody must wait for a job
+            // that isn't there.
             Some((fence, _)) => {
                 let grant = semel_core::Grant::first_run(&claim, fence);
                 self.store.settle(&grant, &Settlement::Release).await?;
@@ -161,8 +162,8 @@ impl Inner {
         }
     }
 
-    /// Claims the key of a dead letter anew, and lets the job wait again, in one step. → the fence, and how many jobs wait
-    /// again; `None` if the key has another meaning by now.
+    /// Claims the key of a dead letter anew, and lets the job wait again, in one step. → the fence,
+    /// and how many jobs wait again; `None` if the key has another meaning by now.
     async fn revive(&self, id: JobId, claim: &Claim) -> Result<Option<(Fence, i64)>, Error> {
         let bind = |query: Bound| query.bind(uuid(id.as_u128())).bind(uuid(claim.token.0));
         // A failed answer is final; only its own job may take it away.
@@ -179,7 +180,8 @@ impl Inner {
                 .claim_as_if_released(&self.with_retry, claim, is_its_own, bind)
                 .await?;
             rows = match again {
-                // Sent again after its reply was lost: the job knows of this claim, or there was none.
+                // Sent again after its reply was lost: the job knows of this claim, or there was
+                // none.
                 Some((Claimed::Won(grant), rows)) if rows.is_empty() => {
                     let found = self.unfinished(&claim.identity).await?;
                     let revived = found.is_some_and(|found| found.token == claim.token);

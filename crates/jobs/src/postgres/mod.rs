@@ -1,7 +1,9 @@
-//! Jobs in PostgreSQL, in a table beside the records: a job and the record of its key are written by one statement.
+//! Jobs in PostgreSQL, in a table beside the records: a job and the record of its key are written
+//! by one statement.
 //!
-//! A submission is a claim whose effect runs elsewhere. The claim also writes the job; the worker's completion settles the
-//! record and ends the job. So the record has the state of the job: running, completed, failed.
+//! A submission is a claim whose effect runs elsewhere. The claim also writes the job; the worker's
+//! completion settles the record and ends the job. So the record has the state of the job: running,
+//! completed, failed.
 //!
 //! | file | is |
 //! |---|---|
@@ -46,7 +48,8 @@ use crate::work::{JobLease, LeaseOptions, LeaseToken};
 use batch::Batches;
 use depth::Depths;
 
-/// The files that make the tables, for whoever applies them by hand; see `semel_stores::postgres::MIGRATIONS`.
+/// The files that make the tables, for whoever applies them by hand; see
+/// `semel_stores::postgres::MIGRATIONS`.
 pub const MIGRATIONS: &[File] = &[(
     "0001_jobs",
     include_str!("../../migrations/postgres/0001_jobs.sql"),
@@ -75,7 +78,8 @@ struct Inner {
 }
 
 impl PostgresQueue {
-    /// A queue beside the records in `store`, on which `engine` is; makes its tables if they are missing.
+    /// A queue beside the records in `store`, on which `engine` is; makes its tables if they are
+    /// missing.
     ///
     /// # Errors
     /// If the tables can't be made, or a setting is out of bounds.

@@ -1,4 +1,5 @@
-//! The reaper: requeues jobs of crashed workers or makes them dead letters, and removes jobs whose retention is over.
+//! The reaper: requeues jobs of crashed workers or makes them dead letters, and removes jobs whose
+//! retention is over.
 
 use std::sync::Arc;
 
@@ -15,13 +16,14 @@ use crate::work::LeaseToken;
 const AT_ONCE: i64 = 500;
 const BURIED_AT_ONCE: i64 = 100;
 
-/// The same job, with the same id, waits again. Its last worker may still say that it is done, until another has it.
+/// The same job, with the same id, waits again. Its last worker may still say that it is done,
+/// until another has it.
 const REQUEUE: &str = "WITH lapsed AS (SELECT id FROM semel.jobs WHERE state = 2 AND due_us < (SELECT semel.now_us()) \
     AND attempt < max_attempts ORDER BY due_us LIMIT $1 FOR UPDATE SKIP LOCKED) \
     UPDATE semel.jobs j SET state = 1, due_us = semel.now_us() FROM lapsed WHERE j.id = lapsed.id RETURNING 1";
 
-/// Takes jobs that were started often enough, to bury them: from now on their last workers are too late. A reaper that vanishes
-/// leaves them to the next.
+/// Takes jobs that were started often enough, to bury them: from now on their last workers are too
+/// late. A reaper that vanishes leaves them to the next.
 const SEIZE: &str = "WITH lapsed AS (SELECT id FROM semel.jobs WHERE state = 2 AND due_us < (SELECT semel.now_us()) \
     AND attempt >= max_attempts AND environment = $1 ORDER BY due_us LIMIT $2 FOR UPDATE SKIP LOCKED) \
     UPDATE semel.jobs j SET lease = $3, due_us = semel.now_us() + 60000000 FROM lapsed WHERE j.id = lapsed.id RETURNING j.id";

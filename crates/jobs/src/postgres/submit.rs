@@ -1,5 +1,5 @@
-//! One submission. To the engine it is an ordinary request; its claim goes through [`SubmissionStore`], which also writes
-//! the job.
+//! One submission. To the engine it is an ordinary request; its claim goes through
+//! [`SubmissionStore`], which also writes the job.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,7 +63,8 @@ impl Inner {
             let engine = self.engine.with_store(run.clone());
             let (namespace, policy) = (namespace.clone(), Arc::clone(&policy));
             let request = Request::new(&engine, namespace, key, fingerprint, policy);
-            // With a token of our own the engine never releases the lease: a claim that won has its job already.
+            // With a token of our own the engine never releases the lease: a claim that won has its
+            // job already.
             let request = request.with_token(Token(engine.env().entropy.next_u128()));
             // A dead letter may be retried, by any process.
             let mut request = request.failures_may_change();
@@ -100,7 +101,8 @@ impl Inner {
             Admission::Replayed(replayed) => of_record(&replayed).map(Some),
             Admission::Problem(Problem::Busy { .. }) => {
                 match self.unfinished(identity).await? {
-                    // Another submission holds the record for a moment, to find out what this one knows now.
+                    // Another submission holds the record for a moment, to find out what this one
+                    // knows now.
                     Some(found) if found.fingerprint != fingerprint => Err(Error::Conflict),
                     found => Ok(found.map(|found| SubmitOutcome::InProgress(found.job))),
                 }
@@ -111,8 +113,8 @@ impl Inner {
         }
     }
 
-    /// The reply to the claim was lost and it was sent again, or a job with other parameters is unfinished although its
-    /// record has expired.
+    /// The reply to the claim was lost and it was sent again, or a job with other parameters is
+    /// unfinished although its record has expired.
     async fn won_without_a_job(
         &self,
         run: &SubmissionStore,
@@ -163,7 +165,8 @@ impl Inner {
         }
     }
 
-    /// The record's lease is as long as possible: it only says that there is a job, and isn't the worker's lease.
+    /// The record's lease is as long as possible: it only says that there is a job, and isn't the
+    /// worker's lease.
     pub(super) fn policy(&self, retention: Duration) -> Policy {
         Policy::default()
             .with_lease(
@@ -185,7 +188,8 @@ impl Inner {
 /// What a record says of its job.
 fn of_record(replayed: &Replayed) -> Result<SubmitOutcome, Error> {
     let answer = &replayed.replay.answer;
-    // Only this crate settles records of its namespace; an operator may have resolved one without a job.
+    // Only this crate settles records of its namespace; an operator may have resolved one without a
+    // job.
     let job = job_of(&answer.head).ok_or(Error::Superseded)?;
     let body = match &answer.body {
         semel_core::AnswerBody::Kept(body) => JobAnswer::Kept(body.clone()),
@@ -216,7 +220,8 @@ impl SubmissionStore {
                 *self.written.lock() = Some(written);
                 return Ok(Claimed::Won(Grant::first_run(ask, written.fence)));
             }
-            // A record that has expired gives way to other parameters; a job that is unfinished doesn't.
+            // A record that has expired gives way to other parameters; a job that is unfinished
+            // doesn't.
             let unfinished = self.queue.unfinished(&ask.identity).await?;
             if let Some(found) = unfinished.filter(|found| found.fingerprint != ask.fingerprint) {
                 return Ok(Claimed::Mismatch(Mismatch::local(found.fingerprint)));

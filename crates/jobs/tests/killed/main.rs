@@ -1,5 +1,5 @@
-//! Submitters, workers and the server, killed again and again: each key is enqueued once, each job finished once, its id stays
-//! the same, and nothing is lost.
+//! Submitters, workers and the server, killed again and again: each key is enqueued once, each job
+//! finished once, its id stays the same, and nothing is lost.
 //!
 //! `SEMEL_JOBS_SUBMISSIONS=50000` makes it a long run: so many by each of the four submitters.
 
@@ -41,7 +41,8 @@ fn submissions() -> u64 {
     asked.map_or(1_500, |asked| asked.parse().expect("a number"))
 }
 
-/// The queue, as each of the processes opens it: again and again, as the server may be about to restart.
+/// The queue, as each of the processes opens it: again and again, as the server may be about to
+/// restart.
 pub(crate) async fn open(url: &str) -> Arc<dyn Queue> {
     let url = format!("{url}?max_connections=4");
     let clock = semel::tokio_env().clock;

@@ -16,7 +16,8 @@ const LONG: Duration = Duration::from_secs(30);
 /// To go through all tenants has an end.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Most of them are written in another way in a path; and a server may list the last before the one before it.
+/// Most of them are written in another way in a path; and a server may list the last before the one
+/// before it.
 const TENANTS: [&str; 7] = ["a/b", "a~b", "a#b", "a%b", "..", "acme", "acme-eu"];
 
 async fn take_all(bench: &Bench, tenant: &str, span: Duration) -> Vec<JobLease> {

@@ -63,8 +63,8 @@ async fn o_failure_task_that_was_not_written_is_not_taken_as_present() {
     assert_eq!(direct.tasks().await.len(), 1);
 }
 
-/// Writes are refused, cut off before their reply, or reported as failed although they were done; keys are submitted until each
-/// is acknowledged: there is one task for each.
+/// Writes are refused, cut off before their reply, or reported as failed although they were done;
+/// keys are submitted until each is acknowledged: there is one task for each.
 #[tokio::test]
 async fn o_failure_cut_connections_make_no_second_task() {
     let direct = Bench::new().await;

@@ -154,7 +154,8 @@ async fn o_ttl_an_expired_record_is_replaced() {
     assert_eq!(bench.tasks().await.len(), 2, "of two lives of the key");
 }
 
-/// A backlog may be longer than the time that a key is kept: the job of the key is still to be done.
+/// A backlog may be longer than the time that a key is kept: the job of the key is still to be
+/// done.
 #[tokio::test]
 async fn o_ttl_a_key_is_not_freed_while_its_task_is_unfinished() {
     let bench = Bench::new().await;

@@ -1,4 +1,5 @@
-//! Taking jobs may be sent again: what the first sending took is the worker's, and uses up one attempt.
+//! Taking jobs may be sent again: what the first sending took is the worker's, and uses up one
+//! attempt.
 
 use std::net::SocketAddr;
 
@@ -41,7 +42,8 @@ async fn take(bench: &Bench) -> Vec<JobLease> {
     bench.jobs.queue().lease(&ask).await.expect("an answer")
 }
 
-/// Takes while `lots` replies come and the next one doesn't: gets the older of two jobs, at its first attempt.
+/// Takes while `lots` replies come and the next one doesn't: gets the older of two jobs, at its
+/// first attempt.
 async fn takes_one_through(config: QueueConfig, lots: usize) {
     let (proxy, worker, direct) = behind_a_proxy(config).await;
     let first = submit_for_one_attempt(&direct, "k-1").await;
@@ -69,7 +71,8 @@ async fn a_lost_reply_to_taking_a_job_uses_up_no_attempt() {
 
 #[tokio::test]
 async fn nor_does_one_where_only_so_many_may_run() {
-    // The transaction's beginning, its lock, the jobs, its end: cut before the jobs are told, and before the end is.
+    // The transaction's beginning, its lock, the jobs, its end: cut before the jobs are told, and
+    // before the end is.
     for lots in [2, 3] {
         let mut config = QueueConfig::default();
         config.limits.running.insert("charge".to_owned(), 1);

@@ -178,7 +178,8 @@ async fn many_at_once_go_the_same_way_as_one() {
     assert_eq!(bench.count(ALL).await, 1001);
 }
 
-/// The record of a key may end before its job does: the job is still the one that the key stands for.
+/// The record of a key may end before its job does: the job is still the one that the key stands
+/// for.
 #[tokio::test]
 async fn a_record_that_expired_before_the_job_ended_is_found_again() {
     let bench = Bench::new().await;

@@ -136,7 +136,8 @@ impl HttpUpstream {
     }
 }
 
-/// Headers that say nothing about who asks. Every other one may be a credential, since services name theirs as they like.
+/// Headers that say nothing about who asks. Every other one may be a credential, since services
+/// name theirs as they like.
 static HARMLESS: [HeaderName; 9] = [
     ACCEPT,
     ACCEPT_LANGUAGE,

@@ -25,7 +25,8 @@ pub(crate) struct DataErasureRequest {
     /// The tenant; empty if there is only one.
     #[schema(max_length = 128)]
     tenant: String,
-    /// The subject, as requests name it. Without one, the whole tenant is erased, with its subjects.
+    /// The subject, as requests name it. Without one, the whole tenant is erased, with its
+    /// subjects.
     #[schema(nullable = false, min_length = 1, max_length = 256)]
     subject: Option<String>,
     /// The name of the operator.

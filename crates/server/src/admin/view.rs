@@ -46,8 +46,8 @@ pub(crate) struct RecordView {
     created_time: String,
     /// When the record last changed, by the store's clock.
     written_time: String,
-    /// Why checkpoint and answer are not shown, if this process can't decrypt them or doesn't accept
-    /// them. The record can still be resolved, unlocked and reset.
+    /// Why checkpoint and answer are not shown, if this process can't decrypt them or doesn't
+    /// accept them. The record can still be resolved, unlocked and reset.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     unreadable: Option<UnreadableContent>,

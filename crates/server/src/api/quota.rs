@@ -92,7 +92,8 @@ pub(super) struct SettlementQuota {
     quota: Arc<dyn TenantQuota>,
     identity: Identity,
     fence: Fence,
-    /// The bytes that are counted; `None` for a settlement that was counted when it was sent before.
+    /// The bytes that are counted; `None` for a settlement that was counted when it was sent
+    /// before.
     counted: Option<u64>,
 }
 

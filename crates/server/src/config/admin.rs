@@ -59,8 +59,9 @@ impl Default for Admin {
 pub struct Api {
     /// Who may call it.
     pub access: ApiAccess,
-    /// A file with the tokens of the protocol API and of the jobs API: names, tenants, expiry dates,
-    /// and digests of the tokens. `semel token` makes an entry. A change takes effect at once.
+    /// A file with the tokens of the protocol API and of the jobs API: names, tenants, expiry
+    /// dates, and digests of the tokens. `semel token` makes an entry. A change takes effect at
+    /// once.
     #[schemars(extend("format" = "file"))]
     pub tokens_file: Option<String>,
 }

@@ -22,8 +22,8 @@ pub struct Encryption {
     /// The id of the key to write with, while a new key is rolled out; 0 writes plain text, while
     /// encryption is rolled out. The highest id unless set.
     pub write_key: Option<u32>,
-    /// Who gets a key of their own, which can be destroyed to erase their stored responses. Set it once
-    /// every node has a version that knows it.
+    /// Who gets a key of their own, which can be destroyed to erase their stored responses. Set it
+    /// once every node has a version that knows it.
     pub data_keys: DataKeyOwners,
     /// How long such a key is used without a look at its record: after this time, and that of local
     /// replays, every node has noticed an erasure.

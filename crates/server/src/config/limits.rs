@@ -74,7 +74,8 @@ pub struct Limits {
     pub principal_stored: Option<Size>,
     /// The same for one address.
     pub address_stored: Option<Size>,
-    /// The window of these quotas. Set it to the retention, so that they limit what is in the store.
+    /// The window of these quotas. Set it to the retention, so that they limit what is in the
+    /// store.
     pub quota_window: Span,
     /// The minimum rate of a request's body, in bytes per second, measured over
     /// `listener.body_timeout`. Slower requests are cut off. It does not apply to gRPC. `0B`

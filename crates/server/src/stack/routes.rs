@@ -90,7 +90,8 @@ pub(super) fn build_route(
     route
 }
 
-/// The value of the header. One that isn't text, or is there twice, is an empty one, which is refused.
+/// The value of the header. One that isn't text, or is there twice, is an empty one, which is
+/// refused.
 fn subject_of(parts: &Parts, name: &HeaderName) -> Option<String> {
     let mut values = parts.headers.get_all(name).iter();
     let first = values.next()?;

@@ -1,5 +1,5 @@
-//! Which fields every event has, in the log and in the audit trail, and where other documents' fields are found.
-//! `docs/event-fields.md` is generated from this table.
+//! Which fields every event has, in the log and in the audit trail, and where other documents'
+//! fields are found. `docs/event-fields.md` is generated from this table.
 
 /// The fields of every log line about a request. Those that are not known are left out.
 pub const LOG_FIELDS: &[&str] = &[
@@ -172,7 +172,8 @@ const CONTENTION: &str = "idempotency.lock.contention";
 const BUSY: &str = "idempotency.busy";
 const EVERY: &str = "every event";
 
-/// The fields of two related documents: the intake contract (log and audit) and the job queue (audit).
+/// The fields of two related documents: the intake contract (log and audit) and the job queue
+/// (audit).
 #[rustfmt::skip]
 pub const FIELD_MAPPINGS: &[FieldMapping] = &[
     in_log(EVERY, "component", "component", ""),

@@ -99,8 +99,8 @@ pub(crate) fn digest(token: &str) -> Result<blake3::Hash, AccessError> {
 }
 
 impl Tokens {
-    /// The tokens of a file. A change of the file takes effect with the next request: if the file is
-    /// deleted, no token is valid. If a new file cannot be read, the tokens of the old one stay
+    /// The tokens of a file. A change of the file takes effect with the next request: if the file
+    /// is deleted, no token is valid. If a new file cannot be read, the tokens of the old one stay
     /// valid.
     ///
     /// # Errors

@@ -199,7 +199,8 @@ async fn broken_file_is_refused_on_reload() {
     }
 }
 
-/// A reload can't change the address of a public listener, so it must not trust more peers because of a new one.
+/// A reload can't change the address of a public listener, so it must not trust more peers because
+/// of a new one.
 #[tokio::test]
 async fn reload_trusts_nobody_new() {
     let tenant = |headers: axum::http::HeaderMap| async move {

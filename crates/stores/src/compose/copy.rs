@@ -1,10 +1,12 @@
 //! [`copy_record`]: copies one record from a source store to a target store, for a live migration (P43).
 //!
-//! A copy that is interrupted, repeated or late leaves a record that the next run finds and completes.
+//! A copy that is interrupted, repeated or late leaves a record that the next run finds and
+//! completes.
 //!
-//! Both stores are given without encryption: an encrypted record is copied as it is, because it is bound to its key and run,
-//! not to its store. The keys are needed where two stores have encrypted the same answer under their own fences: to compare
-//! the two, and to settle an answer in the target under the target's fence.
+//! Both stores are given without encryption: an encrypted record is copied as it is, because it is
+//! bound to its key and run, not to its store. The keys are needed where two stores have encrypted
+//! the same answer under their own fences: to compare the two, and to settle an answer in the
+//! target under the target's fence.
 
 use std::time::Duration;
 
@@ -23,15 +25,18 @@ pub enum CopyOutcome {
     Copied,
     /// The target already had the record, or a later state of it.
     Present,
-    /// The record was open in the target although the source had settled it. The target has the source's state now.
+    /// The record was open in the target although the source had settled it. The target has the
+    /// source's state now.
     Repaired,
-    /// An owner runs under a lease that only one of the stores has. The next run of the copy sees the result.
+    /// An owner runs under a lease that only one of the stores has. The next run of the copy sees
+    /// the result.
     Running,
     /// The record expired before it was copied.
     Expired,
     /// The two stores have different answers. Neither was changed.
     Conflict,
-    /// The two stores have encrypted answers, and these keys decrypt at most one. Neither was changed.
+    /// The two stores have encrypted answers, and these keys decrypt at most one. Neither was
+    /// changed.
     Unreadable,
 }
 
@@ -45,8 +50,8 @@ pub enum CopyMode {
     Comparing,
 }
 
-/// Copies `record`, as it was read, to the store `to`. `clocks` is the same moment on the clock of the source and of `to`.
-/// `keys` decrypt the answers of both stores.
+/// Copies `record`, as it was read, to the store `to`. `clocks` is the same moment on the clock of
+/// the source and of `to`. `keys` decrypt the answers of both stores.
 ///
 /// # Errors
 /// If `to` doesn't answer. The same call may be made again.
@@ -64,7 +69,8 @@ pub async fn copy_record(
         written_at: shift(record.written_at, here, there),
         ..record.clone()
     };
-    // Writing a copied record once more succeeds without a change, and would be reported as a new copy.
+    // Writing a copied record once more succeeds without a change, and would be reported as a new
+    // copy.
     if pass == CopyMode::Comparing
         && let Some(found) = to.read(identity).await?
     {
@@ -116,7 +122,8 @@ impl<'a> Reconciliation<'a> {
     /// Decides between the two.
     async fn decide(&self, there: Timestamp) -> StoreResult<CopyOutcome> {
         let (moved, found) = (self.moved, self.found);
-        // Our record expired after it was listed, and the key has been used again in the target: keep the target's.
+        // Our record expired after it was listed, and the key has been used again in the target:
+        // keep the target's.
         if found.created_at >= moved.expires_at() {
             return Ok(CopyOutcome::Present);
         }
@@ -128,16 +135,18 @@ impl<'a> Reconciliation<'a> {
             (true, true) => Ok(self.compare()),
             // The owner settled in the source, and crashed before it settled in the target.
             (true, false) if same_run => self.repair().await,
-            // A run is open in the target. Its owner, which uses both stores, gets the answer from the source.
+            // A run is open in the target. Its owner, which uses both stores, gets the answer from
+            // the source.
             (true, false) if !idle => Ok(CopyOutcome::Running),
-            // The target has an earlier state of the source: a record that was copied too late, or the lease of an owner
-            // that crashed after it had claimed both. Later runs were in the source.
+            // The target has an earlier state of the source: a record that was copied too late, or
+            // the lease of an owner that crashed after it had claimed both. Later runs were in the
+            // source.
             (true, false) if is_free || found.written_at <= moved.written_at => {
                 self.replace().await
             }
             (true, false) => Ok(CopyOutcome::Conflict),
-            // The target has the same state or a later one. Or it has fewer attempts of the same run: writing those would
-            // take the lease from an owner that may be about to renew it.
+            // The target has the same state or a later one. Or it has fewer attempts of the same
+            // run: writing those would take the lease from an owner that may be about to renew it.
             (false, _) => Ok(CopyOutcome::Present),
         }
     }
@@ -159,8 +168,8 @@ impl<'a> Reconciliation<'a> {
         }
     }
 
-    /// Settles the target's run as the source's. The answer is encrypted under the target's fence, which may be smaller; one
-    /// whose body is elsewhere can't be, and comes with its whole record.
+    /// Settles the target's run as the source's. The answer is encrypted under the target's fence,
+    /// which may be smaller; one whose body is elsewhere can't be, and comes with its whole record.
     async fn repair(&self) -> StoreResult<CopyOutcome> {
         if self.moved.answer.is_none() {
             return Ok(CopyOutcome::Conflict);
@@ -183,8 +192,8 @@ impl<'a> Reconciliation<'a> {
         })
     }
 
-    /// Replaces a record without a running owner. Nodes that use both stores also ask the source, so an owner that wins the
-    /// key between the two calls learns the answer from there.
+    /// Replaces a record without a running owner. Nodes that use both stores also ask the source,
+    /// so an owner that wins the key between the two calls learns the answer from there.
     async fn replace(&self) -> StoreResult<CopyOutcome> {
         let lease = Grant::from_record(*self.identity, self.found);
         let free = self.to.settle(&lease, &Settlement::Release).await? == Settled::Done;

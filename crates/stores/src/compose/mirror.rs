@@ -1,14 +1,18 @@
 //! [`Mirror`]: records in two stores at once, for a live migration from one to the other (dual writes).
 //!
-//! A fleet changes its store without downtime in four rollouts: old; old and new; new and old; new. During each rollout,
-//! nodes of two neighbouring configurations serve at the same time, and the rules hold throughout:
+//! A fleet changes its store without downtime in four rollouts: old; old and new; new and old; new.
+//! During each rollout, nodes of two neighbouring configurations serve at the same time, and the
+//! rules hold throughout:
 //!
-//! - A lease is won only if *both* stores grant it, so it also excludes nodes that ask only one of them.
-//! - An answer in either store ends the operation: if the other store lacks it, it is written there.
-//! - The first store is settled first. It is the one that nodes of the neighbouring rollout ask too.
+//! - A lease is won only if *both* stores grant it, so it also excludes nodes that ask only one of
+//!   them.
+//! - An answer in either store ends the operation: if the other store lacks it, it is written
+//!   there.
+//! - The first store is settled first. It is the one that nodes of the neighbouring rollout ask
+//!   too.
 //!
-//! If an owner crashes between the two settlements, the next claim through a mirror, or the comparison of the stores at the
-//! end of the migration, completes the second one.
+//! If an owner crashes between the two settlements, the next claim through a mirror, or the
+//! comparison of the stores at the end of the migration, completes the second one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +37,8 @@ pub struct Mirror {
 }
 
 impl Mirror {
-    /// A mirror that asks and settles `first` before `second`, and shows operators the records of `first`.
+    /// A mirror that asks and settles `first` before `second`, and shows operators the records of
+    /// `first`.
     #[must_use]
     pub fn new(first: Arc<dyn StoreAdmin>, second: Arc<dyn StoreAdmin>) -> Self {
         Self { first, second }
@@ -77,8 +82,8 @@ impl Mirror {
             }
             Claimed::Busy(_) | Claimed::Mismatch(_) => {}
         }
-        // No effect was started under the lease, so it is released. A lease that was taken over lapses instead, because it
-        // has to keep its attempts and checkpoint.
+        // No effect was started under the lease, so it is released. A lease that was taken over
+        // lapses instead, because it has to keep its attempts and checkpoint.
         if grant.attempt == 1 {
             self.first
                 .settle(&grant, &Settlement::Release)
@@ -88,8 +93,9 @@ impl Mirror {
         Ok(other)
     }
 
-    /// Both stores have granted the lease. The first may have granted it to an earlier sending of the same claim, which the
-    /// second refused. That lease counts from then, while its owner counts from now (P30), so it is renewed.
+    /// Both stores have granted the lease. The first may have granted it to an earlier sending of
+    /// the same claim, which the second refused. That lease counts from then, while its owner
+    /// counts from now (P30), so it is renewed.
     async fn take_over(&self, grant: Grant, twin: &Grant) -> StoreResult<Claimed> {
         if self.first.renew(&grant, None).await.map_err(unknown)? == Renewed::Held {
             return Ok(Claimed::Won(with_twin(grant, twin)));
@@ -105,8 +111,8 @@ impl Mirror {
         }))
     }
 
-    /// The second store failed. If it certainly didn't take the claim, the first one releases it, and nothing has changed.
-    /// Otherwise a retry of the same claim finds it in both.
+    /// The second store failed. If it certainly didn't take the claim, the first one releases it,
+    /// and nothing has changed. Otherwise a retry of the same claim finds it in both.
     async fn undo(&self, grant: &Grant, error: StoreError) -> StoreError {
         if error.certainty == Certainty::Unknown || grant.attempt > 1 {
             return unknown(error);
@@ -117,7 +123,8 @@ impl Mirror {
         }
     }
 
-    /// Resolves a doubt in the first store with the settlement that the second one has. Returns whether it did.
+    /// Resolves a doubt in the first store with the settlement that the second one has. Returns
+    /// whether it did.
     async fn resolve_from_second(&self, identity: &Identity, fence: Fence) -> StoreResult<bool> {
         let (Some(doubtful), Some(known)) = (
             self.first.read(identity).await?,
@@ -137,8 +144,8 @@ impl Mirror {
         Ok(resolved == Resolved::Done)
     }
 
-    /// The lease as each store granted it. If its memo is lost, the fence comes from the second store's record. If that has
-    /// another owner, the lease is lost there.
+    /// The lease as each store granted it. If its memo is lost, the fence comes from the second
+    /// store's record. If that has another owner, the lease is lost there.
     async fn both(&self, lease: &Grant) -> StoreResult<(Grant, Grant)> {
         if let Some(both) = split(lease) {
             return Ok(both);
@@ -155,8 +162,8 @@ impl Mirror {
         if self.first.settle(&mine, how).await? == Settled::Lost {
             return Ok(Settled::Lost);
         }
-        // If the second store has another owner by now, that owner has the lease in one store only, and learns that from
-        // the first one.
+        // If the second store has another owner by now, that owner has the lease in one store only,
+        // and learns that from the first one.
         self.second.settle(&twin, how).await.map_err(unknown)?;
         Ok(Settled::Done)
     }
@@ -239,7 +246,8 @@ impl Store for Mirror {
 impl StoreAdmin for Mirror {
     fn delete<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<bool>> {
         Box::pin(async move {
-            // The second store first: if the call is cancelled between the two, the first still has the answer.
+            // The second store first: if the call is cancelled between the two, the first still has
+            // the answer.
             let there = self.second.delete(identity).await?;
             Ok(self.first.delete(identity).await.map_err(unknown)? || there)
         })

@@ -1,10 +1,12 @@
 //! [`Spill`]: spills large bodies of a store's records to a blob store, where space costs less.
 //!
-//! The record keeps a body's length and digest. The body itself goes to a [`BodyStore`] before the settlement that names it
-//! (P44). So a record never names a body that was not written, and an orphaned body only wastes space.
+//! The record keeps a body's length and digest. The body itself goes to a [`BodyStore`] before the
+//! settlement that names it (P44). So a record never names a body that was not written, and an
+//! orphaned body only wastes space.
 //!
-//! The guarantee depends on records alone. If the blob store doesn't take a body, the record keeps it as without [`Spill`].
-//! If it doesn't return one, the caller has to retry, and no effect runs. If it has lost one, the operation is still done.
+//! The guarantee depends on records alone. If the blob store doesn't take a body, the record keeps
+//! it as without [`Spill`]. If it doesn't return one, the caller has to retry, and no effect runs.
+//! If it has lost one, the operation is still done.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,8 +24,8 @@ use semel_core::identity::Identity;
 use semel_core::record::{Answer, AnswerBody, Digest, Fence, Record};
 use semel_core::store::{Capabilities, Page, Query, Store, StoreAdmin, StoreResult, within};
 
-/// A blob store for large bodies. A body is stored under its key's identity and its digest, so writing it twice changes
-/// nothing, and no key gets another key's body.
+/// A blob store for large bodies. A body is stored under its key's identity and its digest, so
+/// writing it twice changes nothing, and no key gets another key's body.
 pub trait BodyStore: Send + Sync + 'static {
     /// Stores a body. After this returns, [`get`](Self::get) finds it from any process.
     fn put<'a>(
@@ -44,7 +46,8 @@ pub trait BodyStore: Send + Sync + 'static {
     fn forget<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<()>>;
 }
 
-/// The time limit of one call: shorter than the engine's limit for a store call, to leave time for the record.
+/// The time limit of one call: shorter than the engine's limit for a store call, to leave time for
+/// the record.
 const LIMIT: Duration = Duration::from_secs(2);
 
 /// How long bodies stay in their records after the blob store failed to take one.
@@ -91,7 +94,8 @@ impl Spill {
         }
     }
 
-    /// The answer as the record keeps it now, and in the other form: inline if the blob store is up, external if it is down.
+    /// The answer as the record keeps it now, and in the other form: inline if the blob store is
+    /// up, external if it is down.
     async fn forms(&self, identity: &Identity, answer: &Arc<Answer>) -> AnswerForms {
         let large = |body: &&Bytes| body.len() > self.above;
         let Some(body) = kept(answer).filter(large) else {
@@ -142,8 +146,8 @@ impl Spill {
 
     /// Loads the body into an answer.
     ///
-    /// If that fails, the error isn't that of a store that is down: the key has a record, so no effect may run, even if the
-    /// policy is to fail open.
+    /// If that fails, the error isn't that of a store that is down: the key has a record, so no
+    /// effect may run, even if the policy is to fail open.
     async fn whole(&self, identity: &Identity, answer: Arc<Answer>) -> StoreResult<Arc<Answer>> {
         let AnswerBody::External { bytes, digest } = answer.body else {
             return Ok(answer);
@@ -171,8 +175,8 @@ impl Spill {
         }
     }
 
-    /// Settles. A retry may find the record of the first attempt with the body in the other form, which is the same
-    /// settlement (P18).
+    /// Settles. A retry may find the record of the first attempt with the body in the other form,
+    /// which is the same settlement (P18).
     async fn settle_either(&self, lease: &Grant, how: &Settlement) -> StoreResult<Settled> {
         let (answer, make): (_, fn(_) -> _) = match how {
             Settlement::Complete(answer) => (answer, Settlement::Complete),
@@ -209,8 +213,8 @@ impl Spill {
         }
     }
 
-    /// Deletes bodies that a concurrent settlement stored between the deletion of the bodies and of the record. If the key
-    /// has a new record, the bodies may belong to it, and stay.
+    /// Deletes bodies that a concurrent settlement stored between the deletion of the bodies and of
+    /// the record. If the key has a new record, the bodies may belong to it, and stay.
     async fn delete_late_bodies(&self, identity: &Identity) -> StoreResult<()> {
         match self.store.read(identity).await? {
             None => self.bodies.forget(identity).await,
@@ -246,7 +250,8 @@ impl StoreAdmin for Spill {
         self.store.list(query)
     }
 
-    /// Deletes the bodies first: if the call is cancelled between the two, the record still shows that something is left.
+    /// Deletes the bodies first: if the call is cancelled between the two, the record still shows
+    /// that something is left.
     fn delete<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<bool>> {
         Box::pin(async move {
             self.bodies.forget(identity).await?;

@@ -1,8 +1,9 @@
 //! The canaries of encryption keys: a node with a wrong key learns it before it serves.
 //!
-//! Every key that a store was ever used with has a record of its own, with a digest of the key as its fingerprint. A node
-//! whose key has the same id and another digest does not start, nor does one of whose keys the store knows none. The records
-//! keep nothing secret and are not encrypted, so that any node can read them, whichever keys it has.
+//! Every key that a store was ever used with has a record of its own, with a digest of the key as
+//! its fingerprint. A node whose key has the same id and another digest does not start, nor does
+//! one of whose keys the store knows none. The records keep nothing secret and are not encrypted,
+//! so that any node can read them, whichever keys it has.
 
 use std::time::Duration;
 
@@ -52,10 +53,11 @@ pub enum KeyCanaryError {
     Store(#[from] StoreError),
 }
 
-/// Checks the keys against the store's canaries, and adds canaries for new keys. At start, and before every reload of keys.
-/// `store` is the store without encryption.
+/// Checks the keys against the store's canaries, and adds canaries for new keys. At start, and
+/// before every reload of keys. `store` is the store without encryption.
 ///
-/// Without a key to write with, nothing is added: such a node leaves the store open to nodes without keys.
+/// Without a key to write with, nothing is added: such a node leaves the store open to nodes
+/// without keys.
 ///
 /// # Errors
 /// [`KeyCanaryError`] says why these keys must not be used.
@@ -71,7 +73,8 @@ pub async fn check(
     else {
         return Ok(());
     };
-    // The anchor decides which node is the first: any other waits for its canaries, and must have one of its keys.
+    // The anchor decides which node is the first: any other waits for its canaries, and must have
+    // one of its keys.
     loop {
         match store.claim(&anchor).await? {
             Claimed::Won(grant) => {
@@ -166,8 +169,8 @@ pub enum Forgotten {
     Nothing,
 }
 
-/// Removes the canary of a key that is lost, or that no record needs. Another key may then have its id. `store` is the store
-/// without encryption.
+/// Removes the canary of a key that is lost, or that no record needs. Another key may then have its
+/// id. `store` is the store without encryption.
 ///
 /// # Errors
 /// If the store gives no answer. The same call may be made again.

@@ -1,8 +1,9 @@
 //! [`BoundField`]: encrypts one field with AES-256-GCM-SIV, bound to its record.
 //!
-//! The nonce is derived from the associated data, not random: a settlement that is sent again has the same bytes, so that
-//! the store recognises it (P18). The cipher keeps its promise when a nonce is used for two texts, as for two checkpoints of
-//! a lease: an observer only learns whether the two are equal.
+//! The nonce is derived from the associated data, not random: a settlement that is sent again has
+//! the same bytes, so that the store recognises it (P18). The cipher keeps its promise when a nonce
+//! is used for two texts, as for two checkpoints of a lease: an observer only learns whether the
+//! two are equal.
 
 use aes_gcm_siv::{AeadInOut as _, Nonce, Tag};
 use bytes::Bytes;
@@ -72,7 +73,8 @@ impl BoundField<'_> {
         Ok(out.into())
     }
 
-    /// Encrypts `text` as a field without a header: the one of another field of the same record counts for it.
+    /// Encrypts `text` as a field without a header: the one of another field of the same record
+    /// counts for it.
     pub(super) fn seal_beside(
         &self,
         key: &EncryptionKey,

@@ -12,7 +12,8 @@ const ENCRYPTION: &str = "semel v2 record encryption";
 const NONCE: &str = "semel v2 record nonce";
 const CHECK: &str = "semel v2 key check";
 
-/// A key of 256 bits with its id. `Debug` shows the id only; the material is erased from memory when it is dropped.
+/// A key of 256 bits with its id. `Debug` shows the id only; the material is erased from memory
+/// when it is dropped.
 pub struct EncryptionKey {
     id: u32,
     /// The name of a data key, which its fields carry.
@@ -84,8 +85,8 @@ impl EncryptionKey {
         })
     }
 
-    /// Parses the lines `ID:KEY` of a file, a variable or a command's output. Empty lines and lines that begin with `#` are
-    /// skipped. `place` names the source in errors.
+    /// Parses the lines `ID:KEY` of a file, a variable or a command's output. Empty lines and lines
+    /// that begin with `#` are skipped. `place` names the source in errors.
     ///
     /// # Errors
     /// [`EncryptionKeyError::Line`] or [`EncryptionKeyError::Empty`].

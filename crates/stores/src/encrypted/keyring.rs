@@ -17,7 +17,8 @@ pub enum WriteKey {
     Newest,
     /// The one with this id: for the first step of a rotation, until every node has the new key.
     Id(u32),
-    /// None: new records are in plain text. For the first step of switching encryption on, until every node has a key.
+    /// None: new records are in plain text. For the first step of switching encryption on, until
+    /// every node has a key.
     Nothing,
 }
 
@@ -89,7 +90,8 @@ impl fmt::Debug for Keyring {
     }
 }
 
-/// A [`Keyring`] that can be replaced while the process serves. Cheap to clone; clones share the keys.
+/// A [`Keyring`] that can be replaced while the process serves. Cheap to clone; clones share the
+/// keys.
 #[derive(Clone)]
 pub struct SharedKeyring(Arc<RwLock<Arc<Keyring>>>);
 

@@ -1,7 +1,8 @@
 //! Answers, checkpoints and whole records, encrypted and decrypted.
 //!
-//! What is encrypted of an answer: its head, after the kind and the length of its body; and the body itself, beside it. A
-//! body that is not in the record has nothing to encrypt here: a blob store gets what this module has encrypted.
+//! What is encrypted of an answer: its head, after the kind and the length of its body; and the
+//! body itself, beside it. A body that is not in the record has nothing to encrypt here: a blob
+//! store gets what this module has encrypted.
 
 use std::sync::Arc;
 
@@ -85,7 +86,8 @@ pub(super) fn seal_checkpoint(
     seal_even_empty(key, identity, fence, checkpoint)
 }
 
-/// An encrypted checkpoint, even an empty one: it then only says under which key the rest of the run is encrypted.
+/// An encrypted checkpoint, even an empty one: it then only says under which key the rest of the
+/// run is encrypted.
 pub(super) fn seal_even_empty(
     key: &EncryptionKey,
     identity: &Identity,
@@ -244,8 +246,8 @@ impl<'a> StoredAnswer<'a> {
             .map_or(Ok(None), |answer| SealedHeader::read(&answer.head))
     }
 
-    /// Whether both say the same. A body that a blob store has is encrypted there, differently for each store's record: of
-    /// such bodies the lengths are compared.
+    /// Whether both say the same. A body that a blob store has is encrypted there, differently for
+    /// each store's record: of such bodies the lengths are compared.
     pub(crate) fn says_the_same(&self, other: &Self, keys: &Keyring) -> Result<bool, RecordError> {
         let is_sealed = self.header()?.is_some() || other.header()?.is_some();
         let both = (self.open(keys)?, other.open(keys)?);
@@ -264,8 +266,8 @@ impl<'a> StoredAnswer<'a> {
         Ok(one.head == other.head && same_body)
     }
 
-    /// The same answer for a record of the same run with another fence. `None` if that needs the body, which a blob store
-    /// has.
+    /// The same answer for a record of the same run with another fence. `None` if that needs the
+    /// body, which a blob store has.
     pub(crate) fn under(
         &self,
         record: &Record,

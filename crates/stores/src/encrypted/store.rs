@@ -1,9 +1,11 @@
 //! [`EncryptedStore`]: encrypts what is secret in the records of another store.
 //!
-//! Encrypted are answers and checkpoints. State, times, fences, the namespace and the first characters of the key stay
-//! readable: the store decides by them. Identities and fingerprints are keyed digests already.
+//! Encrypted are answers and checkpoints. State, times, fences, the namespace and the first
+//! characters of the key stay readable: the store decides by them. Identities and fingerprints are
+//! keyed digests already.
 //!
-//! Put it around a [`Spill`](crate::compose::Spill), so that the blob store gets encrypted bodies, and around each store of a
+//! Put it around a [`Spill`](crate::compose::Spill), so that the blob store gets encrypted bodies,
+//! and around each store of a
 //! [`Mirror`](crate::compose::Mirror), because an encrypted answer belongs to one store's record.
 
 use std::sync::Arc;
@@ -43,8 +45,8 @@ pub struct EncryptedStore {
 }
 
 impl EncryptedStore {
-    /// Encrypts the records of `store`. With `refuses_plain`, a record in plain text is an error; without, it is read, so
-    /// that encryption can be switched on while records are there.
+    /// Encrypts the records of `store`. With `refuses_plain`, a record in plain text is an error;
+    /// without, it is read, so that encryption can be switched on while records are there.
     #[must_use]
     pub fn new(store: Arc<dyn StoreAdmin>, keys: SharedKeyring, refuses_plain: bool) -> Self {
         Self {
@@ -56,23 +58,25 @@ impl EncryptedStore {
         }
     }
 
-    /// The store lies around a [`Spill`](crate::compose::Spill): a body that its record doesn't have may have been moved or
-    /// lost by the blob store. Without, such a record was changed by somebody else, and is refused.
+    /// The store lies around a [`Spill`](crate::compose::Spill): a body that its record doesn't
+    /// have may have been moved or lost by the blob store. Without, such a record was changed by
+    /// somebody else, and is refused.
     #[must_use]
     pub const fn with_body_store(mut self) -> Self {
         self.bodies = Bodies::Elsewhere;
         self
     }
 
-    /// Encrypts with data keys, and reads what was encrypted with them. Without, such a record is refused by name.
+    /// Encrypts with data keys, and reads what was encrypted with them. Without, such a record is
+    /// refused by name.
     #[must_use]
     pub fn with_data_keys(mut self, data: DataKeys) -> Self {
         self.data = Some(data);
         self
     }
 
-    /// Claims. A record under a data key that isn't at hand is refused first, without a change (P46); then the key is looked
-    /// up, and the claim made again.
+    /// Claims. A record under a data key that isn't at hand is refused first, without a change
+    /// (P46); then the key is looked up, and the claim made again.
     async fn claim_opened(&self, ask: &Claim) -> StoreResult<Claimed> {
         let keys = self.keys.current();
         let known = self.data.as_ref().filter(|data| self.writes(data));
@@ -167,8 +171,8 @@ impl EncryptedStore {
         }
     }
 
-    /// The key to encrypt what a run leaves with: the data key of who is named in the memo of its lease; of a lease without a
-    /// memo, the key of what the run has left already, or its tenant's.
+    /// The key to encrypt what a run leaves with: the data key of who is named in the memo of its
+    /// lease; of a lease without a memo, the key of what the run has left already, or its tenant's.
     async fn sealer(&self, lease: &mut Grant) -> StoreResult<Sealer> {
         let recalled = recall(&mut lease.memo);
         let keys = self.keys.current();
@@ -224,8 +228,9 @@ impl EncryptedStore {
         self.store.renew(&lease, None).await
     }
 
-    /// Settles. If another process, or this one before it got a new key, has sent the same settlement under another key, the
-    /// store has it with other bytes. It is sent once more as the store has it, and recognised (P18).
+    /// Settles. If another process, or this one before it got a new key, has sent the same
+    /// settlement under another key, the store has it with other bytes. It is sent once more as the
+    /// store has it, and recognised (P18).
     async fn settle_sealed(&self, lease: &Grant, how: &Settlement) -> StoreResult<Settled> {
         let mut lease = lease.clone();
         let (answer, make): (_, fn(_) -> _) = match how {
@@ -315,8 +320,8 @@ impl EncryptedStore {
         }
     }
 
-    /// The key for what an operator, or another store's record, says. Content that was erased, or whose key is gone, doesn't
-    /// matter: the tenant's key encrypts.
+    /// The key for what an operator, or another store's record, says. Content that was erased, or
+    /// whose key is gone, doesn't matter: the tenant's key encrypts.
     async fn operator_sealer(&self, record: &Record) -> StoreResult<Sealer> {
         let keys = self.keys.current();
         let Some(data) = self.data.as_ref().filter(|data| self.writes(data)) else {
@@ -331,8 +336,8 @@ impl EncryptedStore {
         Ok(Sealer::of(data.current(&owner).await?, keys))
     }
 
-    /// The record with its content, or without it if that can't be decrypted or isn't accepted: an operator can then still
-    /// resolve, unlock or reset it.
+    /// The record with its content, or without it if that can't be decrypted or isn't accepted: an
+    /// operator can then still resolve, unlock or reset it.
     async fn open(
         &self,
         keys: &Keyring,
@@ -407,8 +412,8 @@ const RELOADS: usize = 2;
 enum Sealer {
     Ring(Arc<Keyring>),
     Data(Arc<EncryptionKey>),
-    /// The data key of a subject. Its checkpoints are encrypted even if they are empty: another process, which doesn't know
-    /// the subject, then finds the key in the record.
+    /// The data key of a subject. Its checkpoints are encrypted even if they are empty: another
+    /// process, which doesn't know the subject, then finds the key in the record.
     Named(Arc<EncryptionKey>),
 }
 

@@ -16,8 +16,8 @@ use crate::cas::overtaken;
 use crate::sql::page::{COUNT_AT_MOST, Listing, READ_AT_MOST, page};
 use crate::sql::records::{self, Statements};
 
-/// Makes a record that may not be removed yet (see [`raise_floor`]) one that has expired and has no owner: state 5 is
-/// released. The sweep removes it later.
+/// Makes a record that may not be removed yet (see [`raise_floor`]) one that has expired and has no
+/// owner: state 5 is released. The sweep removes it later.
 const EXPIRE: &str = "UPDATE semel_records SET written_us = 0, retention_ms = 0, state = 5, attempt = 0, token = \
     UNHEX(REPLACE(UUID(), '-', '')), checkpoint = NULL, head = NULL, body = NULL, body_bytes = NULL \
     WHERE address = ? AND seal = ? AND fence = ? AND written_us > 0";
@@ -108,7 +108,8 @@ impl Inner {
                     let query = once(text.to_owned()).bind(address.clone());
                     query.bind(seal.clone()).bind(fence)
                 };
-                // Every connection counts these rows in the same way: each statement changes all rows that it matches.
+                // Every connection counts these rows in the same way: each statement changes all
+                // rows that it matches.
                 if self.link.send_once(statement, false).await?.affected > 0 {
                     return Ok(is_live != 0);
                 }

@@ -24,8 +24,8 @@ pub(super) const LOCK_NOWAIT: u16 = 3572;
 /// A write in a transaction that may only read.
 pub(super) const READ_ONLY: u16 = 1792;
 
-/// The errors of MariaDB and MySQL, by number. For all others, nothing was changed, and only a change of configuration
-/// helps.
+/// The errors of MariaDB and MySQL, by number. For all others, nothing was changed, and only a
+/// change of configuration helps.
 pub const ERRORS: &[ServerError] = &{
     use Certainty::{Definite, Unknown};
     use StoreErrorKind::{Full, Rejected, Unavailable};

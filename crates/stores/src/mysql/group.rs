@@ -1,5 +1,5 @@
-//! The statements for claims and settlements of several callers. MariaDB only: they wait for no lock, which MySQL can't be
-//! told for one statement.
+//! The statements for claims and settlements of several callers. MariaDB only: they wait for no
+//! lock, which MySQL can't be told for one statement.
 
 use std::sync::Arc;
 
@@ -17,7 +17,8 @@ use super::statements::bind_claim;
 use crate::sql::group::{Claims, Ending, Endings, Grouped, Groups, Inserted, Settled};
 use crate::sql::row::format_of;
 
-/// How many rows a shared statement has. Each is a prepared statement; rows that nobody needs are left empty.
+/// How many rows a shared statement has. Each is a prepared statement; rows that nobody needs are
+/// left empty.
 const SIZES: [usize; 4] = [4, 16, 32, 64];
 
 /// Fails at once where a row is locked.
@@ -78,8 +79,8 @@ impl GroupStatements {
             number("format"),
         ];
         Self {
-            // In the order of addresses, so that two processes meet no deadlock. A key whose record is uncommitted looks
-            // free; inserting it finds the lock.
+            // In the order of addresses, so that two processes meet no deadlock. A key whose record
+            // is uncommitted looks free; inserting it finds the lock.
             insert: Sized::new(
                 &format!(
                     "{FIRST_RUN} SELECT GREATEST({NOW}, above.floor + 1), {NOW}, {NOW}, 1, 1, 1, a.* FROM \
@@ -127,7 +128,8 @@ impl Grouped for Inner {
         rows.iter().map(inserted).collect()
     }
 
-    /// The server says only how many rows it changed. If one is missing, each caller looks by itself.
+    /// The server says only how many rows it changed. If one is missing, each caller looks by
+    /// itself.
     async fn settle_all(&self, _: usize, endings: &Endings) -> StoreResult<Settled> {
         let statement = || {
             let (query, empty) = self.sql.group.settle.of(endings.len());

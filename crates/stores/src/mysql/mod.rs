@@ -1,8 +1,9 @@
 //! MariaDB and MySQL: one row per key, claimed by one `INSERT`.
 //!
-//! - **Claim** is a plain `INSERT`, which succeeds for one claim only. A claim that loses takes a second step: it reads the
-//!   record and the server's time, lets [`protocol`](semel_core::protocol) decide, and, to write, replaces exactly the row
-//!   that was read (compare-and-swap) and reads back the owner.
+//! - **Claim** is a plain `INSERT`, which succeeds for one claim only. A claim that loses takes a
+//!   second step: it reads the record and the server's time, lets
+//!   [`protocol`](semel_core::protocol) decide, and, to write, replaces exactly the row that was
+//!   read (compare-and-swap) and reads back the owner.
 //! - **Settle** and **renew** are one `UPDATE` each, fenced by its condition.
 //! - **Time** is the server's.
 //! - Claims and settlements that come **at the same time** share statements on MariaDB
@@ -10,7 +11,8 @@
 //! - A statement that lost a deadlock or a lock wait (1213, 1205) is retried.
 //! - Waiters of one process poll all their records with one statement.
 //!
-//! With [`MySqlTransactional`] the claim, the caller's own writes and the settlement are one transaction.
+//! With [`MySqlTransactional`] the claim, the caller's own writes and the settlement are one
+//! transaction.
 //!
 //! The tables are in `migrations/mysql`; their names begin with `semel_`.
 
@@ -84,8 +86,8 @@ struct Inner {
 }
 
 impl MySqlStore {
-    /// Connects to the database at `url`, such as `mysql://user@127.0.0.1/app`, brings the tables up to date, and
-    /// checks that the server is fit.
+    /// Connects to the database at `url`, such as `mysql://user@127.0.0.1/app`, brings the tables
+    /// up to date, and checks that the server is fit.
     ///
     /// | option in the URL | meaning |
     /// |---|---|
@@ -96,8 +98,8 @@ impl MySqlStore {
     /// | `socket` | the path of a Unix socket |
     ///
     /// # Errors
-    /// If it can't be reached, or would lose records: a server that may only be read, or one that doesn't write its
-    /// log at every commit.
+    /// If it can't be reached, or would lose records: a server that may only be read, or one that
+    /// doesn't write its log at every commit.
     pub async fn open(url: &str, clock: Arc<dyn Clock>) -> StoreResult<Self> {
         let options = Options::parse(url)?;
         let link = options.open(Arc::clone(&clock)).await?;

@@ -1,7 +1,7 @@
 //! Schema migrations: creates and updates the tables from the files in `migrations/mysql`.
 //!
-//! The server commits after every DDL statement, so a file may be applied in part. Each may be applied again, and is
-//! recorded only when it is complete.
+//! The server commits after every DDL statement, so a file may be applied in part. Each may be
+//! applied again, and is recorded only when it is complete.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use super::health;
 use super::options::Options;
 use super::{Link, Session};
 
-/// The files, in order: name and text. To create the tables by hand, apply them and record their names in
-/// `semel_migrations (name varchar(64) primary key, applied_at timestamp)`.
+/// The files, in order: name and text. To create the tables by hand, apply them and record their
+/// names in `semel_migrations (name varchar(64) primary key, applied_at timestamp)`.
 pub const MIGRATIONS: &[(&str, &str)] = &[
     (
         "0001_records",
@@ -30,8 +30,8 @@ pub const MIGRATIONS: &[(&str, &str)] = &[
 /// How long to wait for another process that creates the tables, in seconds.
 const PATIENCE: u32 = 30;
 
-/// Checks that the tables are up to date, and creates what is missing if `make` is set. Of several processes that start at
-/// once, one does it.
+/// Checks that the tables are up to date, and creates what is missing if `make` is set. Of several
+/// processes that start at once, one does it.
 pub(super) async fn prepare(link: &Link, make: bool) -> StoreResult<()> {
     let mut session = link.session(None).await?;
     if !missing(&mut session).await?.is_empty() {

@@ -1,10 +1,12 @@
 //! The SQL statements.
 //!
-//! The **owner of a record** is known from an `INSERT` that succeeded (only one can), or from the token that is read back.
-//! The number of affected rows depends on a flag of the connection (`CLIENT_FOUND_ROWS`, which this client sets, and a proxy
-//! may not): rows that were *matched*, or only those that were *changed*. For `ON DUPLICATE KEY UPDATE` the flag even makes
-//! "nothing changed" look like "inserted", so that statement isn't used. Every `UPDATE` here changes each row that it
-//! matches, so that both counts agree. And 0 never means "not done": the record is read afterwards.
+//! The **owner of a record** is known from an `INSERT` that succeeded (only one can), or from the
+//! token that is read back. The number of affected rows depends on a flag of the connection
+//! (`CLIENT_FOUND_ROWS`, which this client sets, and a proxy may not): rows that were *matched*, or
+//! only those that were *changed*. For `ON DUPLICATE KEY UPDATE` the flag even makes "nothing
+//! changed" look like "inserted", so that statement isn't used. Every `UPDATE` here changes each
+//! row that it matches, so that both counts agree. And 0 never means "not done": the record is read
+//! afterwards.
 
 use std::sync::Arc;
 
@@ -13,7 +15,8 @@ use sqlx::AssertSqlSafe;
 use super::group::GroupStatements;
 use super::row::Bound;
 
-/// The server's time in microseconds since 1970, at the statement's beginning. In UTC whatever the session's time zone.
+/// The server's time in microseconds since 1970, at the statement's beginning. In UTC whatever the
+/// session's time zone.
 pub(super) const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
 
 /// Every column, in the order in which [`super::row`] reads them.
@@ -24,19 +27,22 @@ const COLUMNS: &str = "address, seal, token, fence, created_us, written_us, rete
 pub(super) const FIRST_RUN: &str = "INSERT INTO semel_records (fence, created_us, written_us, format, state, attempt, retention_ms, \
     lease_ms, max_attempts, secret_id, crash, address, seal, token, fingerprint, environment, tenant, scope, hint)";
 
-/// Raises the floor of fences. Committed before the record is removed, so that a claim that finds the key free also finds
-/// the floor raised (P22). A claim in progress may have read the old floor. Its fence is at least the time at which it
-/// began, so only records whose fence lies in the past are removed.
+/// Raises the floor of fences. Committed before the record is removed, so that a claim that finds
+/// the key free also finds the floor raised (P22). A claim in progress may have read the old floor.
+/// Its fence is at least the time at which it began, so only records whose fence lies in the past
+/// are removed.
 pub(super) fn raise_floor(fence: i64) -> String {
     format!("UPDATE semel_fences SET floor = GREATEST(floor, {fence})")
 }
 
 /// The statements of the hot path, put together once.
 pub(super) struct Statements {
-    /// A first run, if there is no row; its fence, above the floor, comes back as the last inserted id.
+    /// A first run, if there is no row; its fence, above the floor, comes back as the last inserted
+    /// id.
     pub(super) insert: Arc<str>,
-    /// A first run in a caller's transaction, with the server's time as its fence. Reading the floor there would lock it
-    /// until that transaction ends, if its isolation level is higher than ours.
+    /// A first run in a caller's transaction, with the server's time as its fence. Reading the
+    /// floor there would lock it until that transaction ends, if its isolation level is higher than
+    /// ours.
     pub(super) insert_inside: Arc<str>,
     /// A larger fence for that run, returned in the same way.
     pub(super) lift_inside: Arc<str>,
@@ -48,7 +54,8 @@ pub(super) struct Statements {
     pub(super) look_locked: Arc<str>,
     /// Replaces exactly the row that was read.
     pub(super) swap: Arc<str>,
-    /// A settlement, if the owner is the one given and the record is open. Changes the state, always.
+    /// A settlement, if the owner is the one given and the record is open. Changes the state,
+    /// always.
     pub(super) settle: Arc<str>,
     /// A renewal, if the owner is the one given and the record is running.
     pub(super) renew: Arc<str>,
@@ -67,8 +74,8 @@ impl Statements {
         let text = |text: String| Arc::<str>::from(text);
         let look = format!("SELECT {COLUMNS}, {NOW} FROM semel_records WHERE address = ?");
         Self {
-            // From a table, so that at `READ COMMITTED` the floor is read without a lock. The types are said, as a server
-            // may not take those of the columns for what is selected.
+            // From a table, so that at `READ COMMITTED` the floor is read without a lock. The types
+            // are said, as a server may not take those of the columns for what is selected.
             insert: text(format!(
                 "{FIRST_RUN} SELECT LAST_INSERT_ID(GREATEST({NOW}, above.floor + 1)), {NOW}, {NOW}, 1, 1, 1, {} {} \
                  CAST(? AS BINARY) FROM (SELECT COALESCE(MAX(floor), 0) AS floor FROM semel_fences) above",

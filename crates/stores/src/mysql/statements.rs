@@ -69,7 +69,8 @@ impl Statements for Inner {
         group::settle(self, lease, settlement, alone).await
     }
 
-    /// Two renewals within a microsecond may be counted as no change; the record then says that the lease is held.
+    /// Two renewals within a microsecond may be counted as no change; the record then says that the
+    /// lease is held.
     async fn write_renewal(&self, lease: &Grant, checkpoint: Option<&Bytes>) -> StoreResult<bool> {
         let statement = || {
             let format = checkpoint.map(|checkpoint| format_of(Some(checkpoint), None));
@@ -96,7 +97,8 @@ impl Inner {
         match self.link.send(statement, false).await {
             Ok(done) => Ok(InsertOutcome::Done(Fence(done.last_id))),
             Err(failure) if has_number(&failure, DUPLICATE) => Ok(InsertOutcome::Lost),
-            // An open transaction has such a row, so that one runs the effect, unless it may be our own.
+            // An open transaction has such a row, so that one runs the effect, unless it may be our
+            // own.
             Err(failure) if has_number(&failure, LOCK_WAIT) && !failure.is_uncertain => {
                 Ok(InsertOutcome::Busy)
             }
@@ -104,7 +106,8 @@ impl Inner {
         }
     }
 
-    /// Whether a statement is known to have written a row: every `UPDATE` of ours changes each row that it matches.
+    /// Whether a statement is known to have written a row: every `UPDATE` of ours changes each row
+    /// that it matches.
     async fn writes(&self, statement: impl Fn() -> Bound) -> StoreResult<bool> {
         Ok(self.link.send(statement, false).await?.affected > 0)
     }

@@ -1,7 +1,7 @@
 //! Removes expired records.
 //!
-//! Walks the table by its primary key, a batch of rows at a time. An index on the expiry isn't used, because every
-//! settlement would have to maintain it.
+//! Walks the table by its primary key, a batch of rows at a time. An index on the expiry isn't
+//! used, because every settlement would have to maintain it.
 
 use std::fmt::Write as _;
 
@@ -20,7 +20,8 @@ const AT_ONCE: usize = 500;
 /// How many times a batch is retried after a deadlock or a lock wait.
 const GIVE_WAY: usize = 3;
 
-/// The position of this process's sweeper. Rows that another sweeper has locked are skipped (`SKIP LOCKED`).
+/// The position of this process's sweeper. Rows that another sweeper has locked are skipped (`SKIP
+/// LOCKED`).
 pub(super) struct Sweeper {
     archive: bool,
     place: Mutex<Address>,

@@ -1,5 +1,6 @@
-//! Wake-ups from other processes. The servers have no notifications, so one task polls for all waiters of this process,
-//! with one statement, at growing intervals. They are hints: waiters poll as well.
+//! Wake-ups from other processes. The servers have no notifications, so one task polls for all
+//! waiters of this process, with one statement, at growing intervals. They are hints: waiters poll
+//! as well.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -17,7 +18,8 @@ use super::error::store_error;
 use super::sql::{NOW, once};
 use super::sweep::list;
 
-/// The pause between two polls: grows from the first by half each time, up to the second. Reset when a waiter comes.
+/// The pause between two polls: grows from the first by half each time, up to the second. Reset
+/// when a waiter comes.
 const SOON: Duration = Duration::from_millis(10);
 const LATER: Duration = Duration::from_millis(200);
 /// How many records one statement reads.
@@ -113,10 +115,11 @@ impl WaitPoller {
 }
 
 impl Wakes {
-    /// Whether what is waited for has ended, by the record's state now. Then it isn't watched any more.
+    /// Whether what is waited for has ended, by the record's state now. Then it isn't watched any
+    /// more.
     ///
-    /// A record that is not there, or released, tells that only if it was seen running before: the run may be one in a
-    /// transaction, whose record nobody sees (P34).
+    /// A record that is not there, or released, tells that only if it was seen running before: the
+    /// run may be one in a transaction, whose record nobody sees (P34).
     fn has_ended(&self, address: &Address, state: Option<&i64>) -> bool {
         let mut watched = self.watched.lock();
         let Some(was_running) = watched.get_mut(address) else {

@@ -22,7 +22,8 @@ use crate::cas::Start;
 /// How long a deleted record's fence is kept: as long as on Redis, in case the clock is set back.
 const DELETED_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How many objects, and how many bytes of records, one page reads. A page may be short and still have a next one.
+/// How many objects, and how many bytes of records, one page reads. A page may be short and still
+/// have a next one.
 const LOOKS_PER_PAGE: usize = 4_000;
 const BYTES_PER_PAGE: u64 = 32 * 1024 * 1024;
 
@@ -42,7 +43,8 @@ impl StoreAdmin for ObjectStore {
 
     fn delete<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<bool>> {
         Box::pin(async move {
-            // The random token identifies a deletion whose reply was lost, and invalidates the old owner's token.
+            // The random token identifies a deletion whose reply was lost, and invalidates the old
+            // owner's token.
             let mark = Token(SystemEntropy.next_u128());
             let decide = |found: Option<&Record>, now| deleted(found, mark, now);
             let start = Start::Read { write_sent: false };
@@ -177,7 +179,8 @@ impl Inner {
         })
     }
 
-    /// A record is named by its address; another's object, after a slash, by its path below the root.
+    /// A record is named by its address; another's object, after a slash, by its path below the
+    /// root.
     fn cursor(&self, path: &Path) -> Option<Cursor> {
         if self.address(path).is_some() {
             return path.filename().map(|name| Cursor(name.to_owned()));
@@ -203,8 +206,8 @@ impl Inner {
         })
     }
 
-    /// The number of objects: counted, or estimated from the range of addresses that the counted ones cover. Addresses are
-    /// spread evenly.
+    /// The number of objects: counted, or estimated from the range of addresses that the counted
+    /// ones cover. Addresses are spread evenly.
     async fn count(&self) -> StoreResult<u64> {
         let now = self.link.time.clock().now();
         if let Some((at, count)) = *self.counted.lock()

@@ -13,8 +13,8 @@ use super::time::ServerTime;
 use super::url::Target;
 use crate::compose::BodyStore;
 
-/// Bodies in a bucket, in a folder for each key. Needs no conditional writes, because a body's name is its digest. Cheap to
-/// clone.
+/// Bodies in a bucket, in a folder for each key. Needs no conditional writes, because a body's name
+/// is its digest. Cheap to clone.
 ///
 /// The bucket itself removes old bodies, by the lifecycle rule that `semel lifecycle` prints.
 #[derive(Clone)]
@@ -28,7 +28,8 @@ struct Inner {
 }
 
 impl ObjectBodies {
-    /// Uses the bucket at `url`, as [`ObjectStore::open`](super::ObjectStore::open) has it, after writing to it once.
+    /// Uses the bucket at `url`, as [`ObjectStore::open`](super::ObjectStore::open) has it, after
+    /// writing to it once.
     ///
     /// # Errors
     /// If the URL can't be used, or the server doesn't take a body.

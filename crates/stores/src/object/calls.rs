@@ -86,8 +86,8 @@ impl Inner {
         Ok(found.map(|(record, _)| record).filter(live))
     }
 
-    /// The record as the lease's claim, or its last renewal by this process, wrote it. If the object has changed since, the
-    /// first write fails, and the loop reads it.
+    /// The record as the lease's claim, or its last renewal by this process, wrote it. If the
+    /// object has changed since, the first write fails, and the loop reads it.
     fn remembered(&self, lease: &Grant) -> Start<Version> {
         let memo = self.renewed.get(&lease_key(lease));
         let memo = memo.unwrap_or_else(|| lease.memo.clone());

@@ -1,7 +1,7 @@
 //! Keeps the canary (P41) alive in a bucket whose lifecycle rule removes old objects.
 //!
-//! The canary has to outlive every record. So every start rewrites it, and a running process does so twice a day. Then it is
-//! never removed before a record that was written at the same time.
+//! The canary has to outlive every record. So every start rewrites it, and a running process does
+//! so twice a day. Then it is never removed before a record that was written at the same time.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ use super::{Inner, memo};
 /// The rule counts whole days, and a record is kept for one more than its retention.
 const WRITE_EVERY: Duration = Duration::from_secs(12 * 60 * 60);
 
-/// The canaries of this process's environments, and when they were written last; `None` if that failed.
+/// The canaries of this process's environments, and when they were written last; `None` if that
+/// failed.
 pub(super) type Canaries = Mutex<Vec<(Identity, Option<Tick>)>>;
 
 impl Inner {
@@ -58,7 +59,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Writes the same record as a new object. If another write was quicker, that one has refreshed it.
+    /// Writes the same record as a new object. If another write was quicker, that one has refreshed
+    /// it.
     async fn write_again(&self, identity: &Identity, seen: &ObjectSnapshot) -> StoreResult<()> {
         if let Some((record, version)) = &seen.found {
             let packed = memo::pack_as_it_was(record);

@@ -71,8 +71,8 @@ impl Inner {
         place.change(start, decide).await
     }
 
-    /// Writes a record from another store unchanged (P43). Its packed form says that the server's time of the object doesn't
-    /// apply to it.
+    /// Writes a record from another store unchanged (P43). Its packed form says that the server's
+    /// time of the object doesn't apply to it.
     pub(super) async fn restore(
         &self,
         identity: &Identity,

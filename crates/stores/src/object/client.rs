@@ -16,8 +16,9 @@ use super::time::ServerTime;
 use super::url::{Cloud, Target, bad};
 
 impl Target {
-    /// The client library's store, on our own connections and without its retries. A retry after a write that was applied
-    /// would fail its condition because of that very write, and the library would report another writer.
+    /// The client library's store, on our own connections and without its retries. A retry after a
+    /// write that was applied would fail its condition because of that very write, and the library
+    /// would report another writer.
     pub(super) fn open(&self, time: &Arc<ServerTime>) -> StoreResult<Arc<dyn ObjectStore>> {
         let connector = Connector::new(self.tls()?, Arc::clone(time));
         let connector = connector.map_err(|_| bad("this machine has no list of whom to trust"))?;

@@ -6,8 +6,8 @@ use semel_core::{Certainty, StoreError, StoreErrorKind};
 use super::http::Stamp;
 use crate::ServerError;
 
-/// The error responses of object storage: the status, and S3's error code if it matters. For all others, nothing was
-/// changed, and only a change of configuration helps.
+/// The error responses of object storage: the status, and S3's error code if it matters. For all
+/// others, nothing was changed, and only a change of configuration helps.
 pub const ERRORS: &[ServerError] = &{
     use Certainty::{Definite, Unknown};
     use StoreErrorKind::{Rejected, Unavailable};
@@ -77,8 +77,8 @@ fn classify(status: u16, code: Option<&str>) -> (StoreErrorKind, Certainty) {
     })
 }
 
-/// The store error of a failed request. Only an explicit rejection proves that nothing was changed: an internal error of the
-/// server may follow the write.
+/// The store error of a failed request. Only an explicit rejection proves that nothing was changed:
+/// an internal error of the server may follow the write.
 pub(super) fn store_error(stamp: &Stamp, error: &Error) -> StoreError {
     let code = code(&error.to_string());
     let (kind, certainty) = match stamp.status() {
@@ -86,7 +86,8 @@ pub(super) fn store_error(stamp: &Stamp, error: &Error) -> StoreError {
         None => (StoreErrorKind::Unavailable, Certainty::Unknown),
         Some(status) => classify(status, code.as_deref()),
     };
-    // The client's own message is left out: it repeats parts of the request, and the key that signed it.
+    // The client's own message is left out: it repeats parts of the request, and the key that
+    // signed it.
     let said = match (stamp.status(), code) {
         (Some(status), Some(code)) => {
             format!("the server answered {status} {code}{}", hint(&code))

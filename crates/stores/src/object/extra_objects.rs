@@ -1,7 +1,7 @@
 //! Extra objects in the records' bucket, for other crates (used by `semel-jobs`).
 //!
-//! The same rules apply as for records: conditional writes (compare-and-swap), no retries that could meet their own write,
-//! and the server's time.
+//! The same rules apply as for records: conditional writes (compare-and-swap), no retries that
+//! could meet their own write, and the server's time.
 
 use bytes::Bytes;
 use object_store::UpdateVersion;
@@ -25,10 +25,12 @@ impl ObjectStore {
         root.clone()
     }
 
-    /// Creates an object (`instead_of` is `None`), or replaces exactly that version. `None` if another write came first.
+    /// Creates an object (`instead_of` is `None`), or replaces exactly that version. `None` if
+    /// another write came first.
     ///
     /// # Errors
-    /// If the server gives no answer. If the error is uncertain, read the object to see whether it was written.
+    /// If the server gives no answer. If the error is uncertain, read the object to see whether it
+    /// was written.
     pub async fn put(
         &self,
         path: &Path,
@@ -47,7 +49,8 @@ impl ObjectStore {
         Ok(found.map(|found| (found.bytes, found.version)))
     }
 
-    /// Removes exactly this version, if the server supports that. `false` if the object has another version by now.
+    /// Removes exactly this version, if the server supports that. `false` if the object has another
+    /// version by now.
     ///
     /// # Errors
     /// If the server gives no answer.
@@ -76,7 +79,8 @@ impl ObjectStore {
         Ok(names)
     }
 
-    /// Lists the folders in `folder`. Servers differ in the order in which they list objects across folders.
+    /// Lists the folders in `folder`. Servers differ in the order in which they list objects across
+    /// folders.
     ///
     /// # Errors
     /// If the server gives no answer.
@@ -90,7 +94,8 @@ impl ObjectStore {
         self.inner.link.time.now()
     }
 
-    /// How long after its end a lease or record counts as ended, to allow for the uncertainty of the clock.
+    /// How long after its end a lease or record counts as ended, to allow for the uncertainty of
+    /// the clock.
     #[must_use]
     pub fn clock_margin(&self) -> std::time::Duration {
         self.inner.margin

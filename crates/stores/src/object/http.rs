@@ -1,5 +1,5 @@
-//! The HTTP client under the client library. Ours, so that it sees every response's `Date`, never retries on its own, and
-//! can make a deletion conditional.
+//! The HTTP client under the client library. Ours, so that it sees every response's `Date`, never
+//! retries on its own, and can make a deletion conditional.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -29,15 +29,16 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 const IDLE: Duration = Duration::from_secs(10);
 
 tokio::task_local! {
-    /// The request that the current task makes; the library has no other way to say more about a deletion.
+    /// The request that the current task makes; the library has no other way to say more about a
+    /// deletion.
     pub(super) static STAMP: Arc<Stamp>;
 }
 
 /// One request: the header to add to it, and its outcome.
 #[derive(Debug)]
 pub(super) struct Stamp {
-    /// The end of its path. Requests for credentials pass here too, and their servers have other clocks. Empty for a
-    /// listing, whose `Date` isn't used.
+    /// The end of its path. Requests for credentials pass here too, and their servers have other
+    /// clocks. Empty for a listing, whose `Date` isn't used.
     name: String,
     if_match: Option<String>,
     status: AtomicU16,
@@ -64,7 +65,8 @@ impl Stamp {
         self.status.store(status, Ordering::SeqCst);
     }
 
-    /// Notes that the rest of the response didn't come: the status alone doesn't count as an answer.
+    /// Notes that the rest of the response didn't come: the status alone doesn't count as an
+    /// answer.
     fn broke_off(&self) {
         self.status.store(0, Ordering::SeqCst);
     }

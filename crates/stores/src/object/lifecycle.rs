@@ -21,8 +21,9 @@ pub struct Lifecycle {
 
 /// The rule for the bucket at `url` if no record is kept longer than `retention`.
 ///
-/// Buckets count whole days since the last write, so a record is removed up to two days after it expired, never before:
-/// one day because a day that has begun doesn't count, one for the margin between clocks.
+/// Buckets count whole days since the last write, so a record is removed up to two days after it
+/// expired, never before: one day because a day that has begun doesn't count, one for the margin
+/// between clocks.
 ///
 /// # Errors
 /// If the URL can't be used.

@@ -70,8 +70,9 @@ impl Link {
         }
     }
 
-    /// Writes on the condition that there is no object, or exactly `instead_of`. `None` if the condition failed, or if the
-    /// server could not check it because of a concurrent write (409): read, and decide again.
+    /// Writes on the condition that there is no object, or exactly `instead_of`. `None` if the
+    /// condition failed, or if the server could not check it because of a concurrent write (409):
+    /// read, and decide again.
     pub(super) async fn put(
         &self,
         path: &Path,
@@ -108,8 +109,8 @@ impl Link {
         }
     }
 
-    /// Reads an object, or only its first bytes. Harmless, so it is sent again if no answer came: a connection that
-    /// the server has just closed because it was idle looks like that.
+    /// Reads an object, or only its first bytes. Harmless, so it is sent again if no answer came: a
+    /// connection that the server has just closed because it was idle looks like that.
     pub(super) async fn get(
         &self,
         path: &Path,
@@ -155,7 +156,8 @@ impl Link {
         }))
     }
 
-    /// Deletes exactly this version, if the server supports that. `false` if the object has another version by now.
+    /// Deletes exactly this version, if the server supports that. `false` if the object has another
+    /// version by now.
     pub(super) async fn delete(&self, path: &Path, tag: Option<String>) -> StoreResult<bool> {
         let stamp = Stamp::new(name_of(path), tag);
         let one = futures_util::stream::iter([Ok(path.clone())]).boxed();
@@ -244,7 +246,8 @@ impl Link {
     }
 }
 
-/// The last part of a path. All of ours are letters and digits, which no client writes in another way.
+/// The last part of a path. All of ours are letters and digits, which no client writes in another
+/// way.
 fn name_of(path: &Path) -> &str {
     path.filename().unwrap_or_default()
 }

@@ -1,7 +1,9 @@
-//! The memo of a lease, with which its settlement needs no read: the version that was written, and the record.
+//! The memo of a lease, with which its settlement needs no read: the version that was written, and
+//! the record.
 //!
-//! Also the nonce behind each record, which makes every write unique. Many servers derive an object's tag from its bytes, so
-//! two writes of the same bytes would have the same tag, and a condition on it would miss the writes in between.
+//! Also the nonce behind each record, which makes every write unique. Many servers derive an
+//! object's tag from its bytes, so two writes of the same bytes would have the same tag, and a
+//! condition on it would miss the writes in between.
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use object_store::UpdateVersion;
@@ -19,7 +21,8 @@ pub(super) fn pack(record: &Record) -> Bytes {
     with_nonce(record, &[])
 }
 
-/// The packed record, marked by an extra byte behind the nonce as written at another time than the object.
+/// The packed record, marked by an extra byte behind the nonce as written at another time than the
+/// object.
 pub(super) fn pack_as_it_was(record: &Record) -> Bytes {
     with_nonce(record, &[1])
 }

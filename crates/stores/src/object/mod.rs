@@ -1,15 +1,18 @@
-//! Object storage: S3 and whatever speaks it, Google Cloud Storage, Azure Blob Storage. One object per key, claimed by
-//! one conditional creation.
+//! Object storage: S3 and whatever speaks it, Google Cloud Storage, Azure Blob Storage. One object
+//! per key, claimed by one conditional creation.
 //!
 //! - **Claim** is `PUT` with `If-None-Match: *`. What loses reads the object, lets
-//!   [`protocol`](semel_core::protocol) decide, and, if that says to write, replaces exactly what was read
-//!   (`If-Match`). One atomic write decides, always.
-//! - **Settle** and **renew** replace the object that the lease remembers. They read only if that has changed.
-//! - **Time** is the server's: `Date` of its replies and `Last-Modified` of the object, with a margin; see `time`.
-//! - The client library's retries are off. A write that was applied, and whose reply was lost, is recognised by its token.
+//!   [`protocol`](semel_core::protocol) decide, and, if that says to write, replaces exactly what
+//!   was read (`If-Match`). One atomic write decides, always.
+//! - **Settle** and **renew** replace the object that the lease remembers. They read only if that
+//!   has changed.
+//! - **Time** is the server's: `Date` of its replies and `Last-Modified` of the object, with a
+//!   margin; see `time`.
+//! - The client library's retries are off. A write that was applied, and whose reply was lost, is
+//!   recognised by its token.
 //!
-//! A server that ignores the conditions, or doesn't check them atomically, is rejected at start; see `probe`. There are no
-//! wake-ups: a waiter polls.
+//! A server that ignores the conditions, or doesn't check them atomically, is rejected at start;
+//! see `probe`. There are no wake-ups: a waiter polls.
 
 mod admin;
 mod bodies;
@@ -86,7 +89,8 @@ struct Inner {
 /// The key of a lease in the cache of renewals.
 type LeaseKey = (Address, Fence);
 
-/// The memos of renewals, which the leases themselves don't have. Bounded: without a memo, a settlement reads first.
+/// The memos of renewals, which the leases themselves don't have. Bounded: without a memo, a
+/// settlement reads first.
 type Renewals = quick_cache::sync::Cache<LeaseKey, Bytes>;
 const RENEWALS: usize = 4_096;
 
@@ -100,12 +104,13 @@ impl ObjectStore {
     /// | `gs://bucket/prefix` | of Google Cloud Storage |
     /// | `az://account:key@container/prefix` | of Azure Blob Storage |
     ///
-    /// Options: `endpoint`, `region`, `style`, `ca`, `clock_margin`, `requests`, `sweep`. Credentials that
-    /// the URL doesn't have come from the variables that each cloud's own tools read.
+    /// Options: `endpoint`, `region`, `style`, `ca`, `clock_margin`, `requests`, `sweep`.
+    /// Credentials that the URL doesn't have come from the variables that each cloud's own tools
+    /// read.
     ///
     /// # Errors
-    /// If the URL can't be used, the server can't be reached, or it would let two callers win: it ignores
-    /// conditions, or doesn't keep to them when several ask at once.
+    /// If the URL can't be used, the server can't be reached, or it would let two callers win: it
+    /// ignores conditions, or doesn't keep to them when several ask at once.
     pub async fn open(url: &str, clock: Arc<dyn Clock>) -> StoreResult<Self> {
         let target = Target::parse(url)?;
         let time = Arc::new(ServerTime::new(clock));
@@ -143,14 +148,15 @@ impl ObjectStore {
 }
 
 impl Inner {
-    /// The address in hex, in a folder named by its first two digits. It is a digest, so that names are spread evenly.
+    /// The address in hex, in a folder named by its first two digits. It is a digest, so that names
+    /// are spread evenly.
     fn path_of(&self, identity: &Identity) -> Path {
         let name = format!("{:032x}", u128::from_be_bytes(identity.address()));
         self.root.clone().join(&name[..2]).join(name)
     }
 
-    /// Whose record lies there; `None` if it is no record of this store's: others' objects may lie below its root,
-    /// and some of those have names of the same form.
+    /// Whose record lies there; `None` if it is no record of this store's: others' objects may lie
+    /// below its root, and some of those have names of the same form.
     fn address(&self, path: &Path) -> Option<Address> {
         let relative = self.relative(path)?;
         let (folder, name) = relative.split_once('/')?;
@@ -170,7 +176,8 @@ impl Inner {
     }
 }
 
-/// Whether the record is a tombstone, kept for a while after a deletion so that fences keep growing.
+/// Whether the record is a tombstone, kept for a while after a deletion so that fences keep
+/// growing.
 fn is_deleted(record: &Record) -> bool {
     record.state == State::Released && record.attempt == 0
 }

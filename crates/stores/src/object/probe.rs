@@ -1,7 +1,7 @@
 //! The health probe at start: tests that the server checks conditional writes atomically.
 //!
-//! Two known servers with an S3 API don't: one ignores the conditions, and the other checks before it writes, so that
-//! several callers win at once.
+//! Two known servers with an S3 API don't: one ignores the conditions, and the other checks before
+//! it writes, so that several callers win at once.
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
-//! Removes expired records, a batch at a time: reads the header of each object, and deletes exactly the version that was
-//! read. A lifecycle rule of the bucket does the same without requests; see `lifecycle`.
+//! Removes expired records, a batch at a time: reads the header of each object, and deletes exactly
+//! the version that was read. A lifecycle rule of the bucket does the same without requests; see
+//! `lifecycle`.
 
 use std::time::Duration;
 
@@ -36,14 +37,15 @@ impl Sweeper {
 }
 
 impl Inner {
-    /// Whether this process may remove records: it isn't configured to leave that to a lifecycle rule, and the server can
-    /// delete exactly the version that was read. Otherwise a key that is claimed at that moment would lose its record.
+    /// Whether this process may remove records: it isn't configured to leave that to a lifecycle
+    /// rule, and the server can delete exactly the version that was read. Otherwise a key that is
+    /// claimed at that moment would lose its record.
     pub(super) const fn can_sweep(&self) -> bool {
         self.sweeper.on && self.fitness.deletes
     }
 
-    /// Goes on from where the last one ended, and removes about `most` records that expired: fewer if the bucket ends
-    /// before, or after so many looks.
+    /// Goes on from where the last one ended, and removes about `most` records that expired: fewer
+    /// if the bucket ends before, or after so many looks.
     pub(super) async fn sweep(&self, most: usize) -> StoreResult<usize> {
         if !self.can_sweep() {
             return Ok(0);
@@ -90,8 +92,8 @@ impl Inner {
         Ok(count.min(most))
     }
 
-    /// The next few of a listing: as many as are read at the same time, or fewer if the records among them take more
-    /// than `room` bytes.
+    /// The next few of a listing: as many as are read at the same time, or fewer if the records
+    /// among them take more than `room` bytes.
     pub(super) async fn lot(
         &self,
         listing: &mut super::link::Listing,

@@ -1,4 +1,5 @@
-//! Listing and sweeping if there are too many objects for a test on a server: on the library's objects in memory.
+//! Listing and sweeping if there are too many objects for a test on a server: on the library's
+//! objects in memory.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,9 @@
 //! The server's clock, estimated from the `Date` of its responses.
 //!
-//! Every response has the server's time to the second. With the times of request and response on our monotonic clock, it
-//! bounds the difference of the two clocks from below and above, and many responses bound it closely. The estimate is the
-//! lower bound: a lease that has lapsed by it has lapsed on the server. Our wall clock isn't used.
+//! Every response has the server's time to the second. With the times of request and response on
+//! our monotonic clock, it bounds the difference of the two clocks from below and above, and many
+//! responses bound it closely. The estimate is the lower bound: a lease that has lapsed by it has
+//! lapsed on the server. Our wall clock isn't used.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +41,8 @@ impl Bounds {
         }
     }
 
-    /// The intersection of both bounds, or the newer ones if they are disjoint: a clock was set, or a process slept.
+    /// The intersection of both bounds, or the newer ones if they are disjoint: a clock was set, or
+    /// a process slept.
     fn intersect(self, newer: Self) -> Self {
         let drift = (newer.at - self.at).max(0) / DRIFT;
         let low = newer.low.max(self.low - drift);
@@ -97,8 +99,8 @@ fn signed(micros: u64) -> i64 {
     i64::try_from(micros).unwrap_or(i64::MAX / 4)
 }
 
-/// When a record was written: the writer's estimate, limited to the second that the server noted. So a writer with a wrong
-/// estimate is wrong by less than a second.
+/// When a record was written: the writer's estimate, limited to the second that the server noted.
+/// So a writer with a wrong estimate is wrong by less than a second.
 pub(super) fn written(believed: Timestamp, noted: Timestamp) -> Timestamp {
     let last = noted.plus(Duration::from_micros(GRAIN.unsigned_abs() - 1));
     believed.clamp(noted, last)
@@ -114,8 +116,9 @@ pub(super) fn dated(record: Record, at: Timestamp) -> Record {
     }
 }
 
-/// The time to decide by: `estimate`, held back while an end is past by less than the margin, and converted to the writer's
-/// estimate of the clock if that differs from the time that the server `noted`. So the record stays as it was written.
+/// The time to decide by: `estimate`, held back while an end is past by less than the margin, and
+/// converted to the writer's estimate of the clock if that differs from the time that the server
+/// `noted`. So the record stays as it was written.
 pub(super) fn decide_at(
     record: &Record,
     noted: Option<Timestamp>,
@@ -133,7 +136,8 @@ pub(super) fn decide_at(
     record.written_at.plus(now.since(written))
 }
 
-/// How long until a running record can be taken over: until its lease ends, and then until the margin does.
+/// How long until a running record can be taken over: until its lease ends, and then until the
+/// margin does.
 pub(super) fn time_left(
     record: &Record,
     noted: Option<Timestamp>,

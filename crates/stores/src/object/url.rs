@@ -6,8 +6,8 @@
 //! az://[account:key@]container[/prefix][?options]
 //! ```
 //!
-//! What the URL doesn't say comes from the variables that each cloud's own tools read. Nothing of a URL is ever repeated
-//! in an error: it may hold a secret.
+//! What the URL doesn't say comes from the variables that each cloud's own tools read. Nothing of a
+//! URL is ever repeated in an error: it may hold a secret.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Large bodies in a table of their own, partitioned by the day on which they expire: dropping a day is cheap, and the rows
-//! that every claim reads stay small.
+//! Large bodies in a table of their own, partitioned by the day on which they expire: dropping a
+//! day is cheap, and the rows that every claim reads stay small.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -61,8 +61,9 @@ impl Inner {
         Ok(Some(day))
     }
 
-    /// Sends a statement that writes an answer into the row and gives whether somebody waits for it; if the body
-    /// is large, writes that in the same transaction, and only if the row was written. Answers whether it was.
+    /// Sends a statement that writes an answer into the row and gives whether somebody waits for
+    /// it; if the body is large, writes that in the same transaction, and only if the row was
+    /// written. Answers whether it was.
     pub(super) async fn write(
         &self,
         day: Option<i32>,
@@ -94,7 +95,8 @@ impl Inner {
         Ok(true)
     }
 
-    /// The row and, if it was written, its body: in one transaction. What is inside is why the body could not be written.
+    /// The row and, if it was written, its body: in one transaction. What is inside is why the body
+    /// could not be written.
     async fn write_both(
         &self,
         row: impl Fn() -> Bound,
@@ -133,7 +135,8 @@ impl Inner {
         query.bind(signed(fence.0)).bind(body.to_vec())
     }
 
-    /// Fetches a body that is kept apart; `None` if it is gone, so that the record must be looked at again.
+    /// Fetches a body that is kept apart; `None` if it is gone, so that the record must be looked
+    /// at again.
     pub(super) async fn with_body(&self, mut seen: RowRecord) -> StoreResult<Option<RowRecord>> {
         let (Some(day), Some(answer)) = (seen.body_day, &seen.record.answer) else {
             return Ok(Some(seen));

@@ -12,8 +12,8 @@ pub(super) use crate::sql::dialect::unexpected;
 use crate::sql::dialect::{self, Dialect, Reply};
 use crate::sql::link::{PAUSE, RESENDS};
 
-/// The errors of PostgreSQL, by SQLSTATE. A code that only the last row matches is a mistake in the statement, which
-/// changed nothing.
+/// The errors of PostgreSQL, by SQLSTATE. A code that only the last row matches is a mistake in the
+/// statement, which changed nothing.
 pub const ERRORS: &[ServerError] = {
     use Certainty::{Definite, Unknown};
     use StoreErrorKind::{Full, Rejected, Unavailable};
@@ -159,7 +159,8 @@ pub(super) fn not_sent(error: Error) -> StoreError {
     dialect::not_sent::<Pg>(error)
 }
 
-/// The error for a record whose body is missing in the table of bodies: the record is damaged, and the key isn't free (P25).
+/// The error for a record whose body is missing in the table of bodies: the record is damaged, and
+/// the key isn't free (P25).
 pub(super) fn without_body() -> StoreError {
     let said = "a record without its body";
     StoreError::new(StoreErrorKind::Record, Certainty::Definite, said)
@@ -175,8 +176,9 @@ pub(super) fn code(error: &Error) -> Option<String> {
 /// Another session came first: a conflict, a deadlock, a partition that has just been made.
 const RACES: &[&str] = &["40001", "40P01", "42P07"];
 
-/// Session settings. Every statement finds its rows by the primary key. A plan that was made while the table was small must
-/// not read all of it later, so reading a table in sequence counts as dear. Compiling a plan takes longer than any of ours.
+/// Session settings. Every statement finds its rows by the primary key. A plan that was made while
+/// the table was small must not read all of it later, so reading a table in sequence counts as
+/// dear. Compiling a plan takes longer than any of ours.
 const SESSION: &str = "SET seq_page_cost = 100; SET random_page_cost = 1; SET jit = off";
 
 /// The dialect of PostgreSQL.

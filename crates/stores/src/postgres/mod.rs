@@ -1,14 +1,17 @@
 //! PostgreSQL: one row per key, claimed by one `INSERT`.
 //!
-//! - **Claim** is `INSERT … ON CONFLICT DO NOTHING`: it wins, or it writes nothing and locks nothing. Only a
-//!   claim that loses takes a second step: it reads the record and the server's time, lets
-//!   [`protocol`](semel_core::protocol) decide, and, if that says to write, replaces exactly the row that was read.
+//! - **Claim** is `INSERT … ON CONFLICT DO NOTHING`: it wins, or it writes nothing and locks
+//!   nothing. Only a claim that loses takes a second step: it reads the record and the server's
+//!   time, lets [`protocol`](semel_core::protocol) decide, and, if that says to write, replaces
+//!   exactly the row that was read.
 //! - **Settle** and **renew** are one `UPDATE` each, fenced by its condition.
-//! - Claims and settlements that come **at the same time** share statements ([`group`](crate::sql::group)).
+//! - Claims and settlements that come **at the same time** share statements
+//!   ([`group`](crate::sql::group)).
 //! - **Time** is `clock_timestamp()` of the server.
 //! - A waiter in another process marks the row, and the settlement of a marked row notifies it.
 //!
-//! With [`PostgresTransactional`] the claim, the caller's own writes and the settlement are one transaction.
+//! With [`PostgresTransactional`] the claim, the caller's own writes and the settlement are one
+//! transaction.
 //!
 //! The tables are in `migrations/postgres`, in a schema of their own, `semel`.
 
@@ -80,7 +83,8 @@ struct Inner {
     hub: Hub,
     wakes: Option<Wakes>,
     days: bodies::Days,
-    /// `None` behind a pooler in transaction mode: the shared statements need settings of the session.
+    /// `None` behind a pooler in transaction mode: the shared statements need settings of the
+    /// session.
     groups: Option<Groups>,
     sweeper: Sweeper,
     server: String,
@@ -90,8 +94,8 @@ struct Inner {
 }
 
 impl PostgresStore {
-    /// Connects to the database at `url`, such as `postgres://user@127.0.0.1/app`, brings the tables up to date,
-    /// and checks that the server is fit.
+    /// Connects to the database at `url`, such as `postgres://user@127.0.0.1/app`, brings the
+    /// tables up to date, and checks that the server is fit.
     ///
     /// | option in the URL | meaning |
     /// |---|---|
@@ -103,7 +107,8 @@ impl PostgresStore {
     /// | `sslmode`, `sslrootcert`, `sslcert`, `sslkey` | as libpq has them |
     ///
     /// # Errors
-    /// If it can't be reached, or would lose records: a replica, `fsync` or `synchronous_commit` off.
+    /// If it can't be reached, or would lose records: a replica, `fsync` or `synchronous_commit`
+    /// off.
     pub async fn open(url: &str, clock: Arc<dyn Clock>) -> StoreResult<Self> {
         let options = Options::parse(url)?;
         let link = options.open(Arc::clone(&clock)).await?;

@@ -114,7 +114,8 @@ impl Options {
         Ok(())
     }
 
-    /// Whether statements are prepared by name: a pooler in transaction mode would forget, or mix, them.
+    /// Whether statements are prepared by name: a pooler in transaction mode would forget, or mix,
+    /// them.
     pub(super) const fn named(&self) -> bool {
         !self.pooled
     }

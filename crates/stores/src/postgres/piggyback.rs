@@ -1,4 +1,5 @@
-//! Extra SQL executed in the claim's or the settlement's own statement, atomically (used by `semel-jobs`).
+//! Extra SQL executed in the claim's or the settlement's own statement, atomically (used by
+//! `semel-jobs`).
 //!
 //! [`super::PostgresTransactional`] joins a claim with a caller's transaction of any length. This joins it with one statement that
 //! is known beforehand: it takes one round trip, for any number of first runs at once.
@@ -28,8 +29,8 @@ const CLAIM_ARGUMENTS: usize = 13;
 const SWAP_ARGUMENTS: usize = 26;
 const SETTLE_ARGUMENTS: usize = 9;
 
-/// A claim with extra SQL: the rest of a statement, in which `won (n, fence)` are the claims that won, with `n` counted
-/// from 1. The arguments of the extra SQL are `$+1`, `$+2` and so on.
+/// A claim with extra SQL: the rest of a statement, in which `won (n, fence)` are the claims that
+/// won, with `n` counted from 1. The arguments of the extra SQL are `$+1`, `$+2` and so on.
 pub struct ClaimStatement {
     one: Statement,
     many: Arc<str>,
@@ -102,8 +103,8 @@ impl PostgresStore {
         }
     }
 
-    /// Prepares a settlement with extra SQL: `lock` selects the caller's row for update, and `then` changes it, only if the
-    /// record was written.
+    /// Prepares a settlement with extra SQL: `lock` selects the caller's row for update, and `then`
+    /// changes it, only if the record was written.
     #[must_use]
     pub fn with_settlement(&self, lock: &str, then: &str) -> SettlementStatement {
         let text = format!(
@@ -119,8 +120,8 @@ impl PostgresStore {
         }
     }
 
-    /// Claims those of `asks` that have no record yet, each with its extra SQL, and returns the rows of the statement. The
-    /// others are for [`Self::reclaim_with`], one by one.
+    /// Claims those of `asks` that have no record yet, each with its extra SQL, and returns the
+    /// rows of the statement. The others are for [`Self::reclaim_with`], one by one.
     ///
     /// # Errors
     /// If the server gives no answer; a retry is safe.
@@ -143,8 +144,8 @@ impl PostgresStore {
         self.inner.link.rows(statement).await
     }
 
-    /// Claims a key that has a record, as the protocol decides, and runs the extra SQL if the claim wins. `None` if the
-    /// record is gone meanwhile: claim again.
+    /// Claims a key that has a record, as the protocol decides, and runs the extra SQL if the claim
+    /// wins. `None` if the record is gone meanwhile: claim again.
     ///
     /// # Errors
     /// As with a claim.
@@ -157,8 +158,9 @@ impl PostgresStore {
         self.claim_as_if_released(with, ask, |_| false, bind).await
     }
 
-    /// As [`Self::reclaim_with`], but treats a record for which `is_free` is true as released, in any state. For callers
-    /// that may take an answer back. Replaces exactly the record that `is_free` saw.
+    /// As [`Self::reclaim_with`], but treats a record for which `is_free` is true as released, in
+    /// any state. For callers that may take an answer back. Replaces exactly the record that
+    /// `is_free` saw.
     ///
     /// # Errors
     /// As with a claim.
@@ -234,8 +236,8 @@ impl PostgresStore {
         }
     }
 
-    /// Sends a statement of the caller's on the store's own connections. It is retried if a connection breaks, so it must be
-    /// idempotent.
+    /// Sends a statement of the caller's on the store's own connections. It is retried if a
+    /// connection breaks, so it must be idempotent.
     ///
     /// # Errors
     /// If the server refuses, or gives no answer.
@@ -248,7 +250,8 @@ impl PostgresStore {
         self.inner.link.rows(statement).await
     }
 
-    /// As [`Self::rows`], in a transaction that holds this advisory lock: the statement sees all writes of earlier holders.
+    /// As [`Self::rows`], in a transaction that holds this advisory lock: the statement sees all
+    /// writes of earlier holders.
     ///
     /// # Errors
     /// If the server refuses, or gives no answer: then it may have happened.

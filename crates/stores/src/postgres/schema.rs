@@ -1,7 +1,8 @@
 //! The tables: made and brought up to date from the files in `migrations/postgres`.
 //!
-//! By hand rather than by the client's migrator: that one keeps its books in a table that the application's own
-//! migrations use, and leaves prepared statements behind that a pooler in transaction mode mixes up.
+//! By hand rather than by the client's migrator: that one keeps its books in a table that the
+//! application's own migrations use, and leaves prepared statements behind that a pooler in
+//! transaction mode mixes up.
 
 use std::sync::Arc;
 
@@ -18,8 +19,9 @@ use super::{Link, Session};
 /// A file that makes or changes tables: its name and its text.
 pub type File = (&'static str, &'static str);
 
-/// The files, in order: name and text. Whoever doesn't let Semel make tables applies them by hand, in a schema
-/// `semel`, and notes their names in `semel.migrations (name text, applied_at timestamptz)`.
+/// The files, in order: name and text. Whoever doesn't let Semel make tables applies them by hand,
+/// in a schema `semel`, and notes their names in `semel.migrations (name text, applied_at
+/// timestamptz)`.
 pub const MIGRATIONS: &[File] = &[
     (
         "0001_records",
@@ -35,8 +37,8 @@ pub const MIGRATIONS: &[File] = &[
     ),
 ];
 
-/// Checks that the tables are there and up to date, and where `make` says so makes what is missing, all or
-/// nothing. Of several processes that start at once, one does it.
+/// Checks that the tables are there and up to date, and where `make` says so makes what is missing,
+/// all or nothing. Of several processes that start at once, one does it.
 pub(super) async fn prepare(link: &Link, files: &[File], make: bool) -> StoreResult<()> {
     let mut session = link.session(BEGIN).await?;
     let mut current = is_current(&mut session, files).await?;

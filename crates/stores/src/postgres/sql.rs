@@ -1,5 +1,5 @@
-//! The statements, each in four forms: a client that knows the address names the partition itself, which
-//! spares the server the search for it.
+//! The statements, each in four forms: a client that knows the address names the partition itself,
+//! which spares the server the search for it.
 
 use std::sync::Arc;
 
@@ -50,15 +50,16 @@ pub(super) const COLUMNS: &str = "fence, coalesce(created_us, written_us), writt
     secret_id, format, state, crash, seal, token, fingerprint, environment, tenant, scope, hint, checkpoint, head, \
     body, body_bytes, body_day, semel.now_us(), address";
 
-/// The fence of a first run: larger than those of records that are gone, whatever became of the clock (P22).
+/// The fence of a first run: larger than those of records that are gone, whatever became of the
+/// clock (P22).
 macro_rules! first_fence {
     () => {
         "greatest(semel.now_us(), (SELECT floor + 1 FROM semel.fence_floor))"
     };
 }
 
-/// The fence of a first run that was written. The statement saw the floor of its beginning; if a record has gone since, it is
-/// rolled back, as one that lost a race, and sent again.
+/// The fence of a first run that was written. The statement saw the floor of its beginning; if a
+/// record has gone since, it is rolled back, as one that lost a race, and sent again.
 pub(super) const WRITTEN_FENCE: &str = "semel.above_floor(fence) AS fence";
 
 /// Columns and values of a first run, in the order in which a claim binds them.
@@ -129,8 +130,8 @@ pub(super) const SWAP: &str = concat!(
     " WHERE address = $1 AND fence = $2 AND token = $3 AND state = $4 AND written_us = $5 AND format IN (1, 2)"
 );
 
-/// With the rows that are `gone`: no fence after them may be smaller than theirs (P22). The largest number of all is left
-/// out, as none comes after it.
+/// With the rows that are `gone`: no fence after them may be smaller than theirs (P22). The largest
+/// number of all is left out, as none comes after it.
 pub(super) const RAISED_FLOOR: &str = "raised AS (UPDATE semel.fence_floor f SET floor = most.fence FROM \
     (SELECT max(fence) AS fence FROM gone) most WHERE f.floor < most.fence AND most.fence < 9223372036854775807)";
 
@@ -149,8 +150,8 @@ pub(super) fn settle_text() -> String {
     )
 }
 
-/// Settlements of several leases, as rows of arrays. Leaves out those whose key an open transaction has in hand, so that
-/// no settlement waits for that transaction because of another.
+/// Settlements of several leases, as rows of arrays. Leaves out those whose key an open transaction
+/// has in hand, so that no settlement waits for that transaction because of another.
 fn settle_all_text() -> String {
     format!(
         "UPDATE {{records}} r SET state = a.state, head = a.head, body = a.body, body_bytes = a.body_bytes, \
@@ -192,9 +193,11 @@ pub(super) struct Statements {
     pub(super) is_own: Statement,
     /// A lease kept, if the owner is the one given and the record is running.
     pub(super) renew: Statement,
-    /// Somebody waits for this record; waits for nobody who has it in hand. → whether what was waited for has happened.
+    /// Somebody waits for this record; waits for nobody who has it in hand. → whether what was
+    /// waited for has happened.
     pub(super) mark: Statement,
-    /// Forgets a record, and a body that is kept apart. → whether it was live, and whether somebody waited.
+    /// Forgets a record, and a body that is kept apart. → whether it was live, and whether somebody
+    /// waited.
     pub(super) delete: Statement,
     named: bool,
 }

@@ -18,7 +18,8 @@ use super::sql::Statement;
 use crate::sql::group;
 use crate::sql::records::{InsertOutcome, Statements};
 
-/// How often a row whose body is gone is read again, and how often a step in the caller's transaction is tried.
+/// How often a row whose body is gone is read again, and how often a step in the caller's
+/// transaction is tried.
 pub(super) const TRIES: usize = 16;
 
 impl Statements for Inner {
@@ -131,7 +132,8 @@ pub(super) fn insert_free(statement: &Statement, ask: &Claim) -> Bound {
     insert(statement, ask).bind(lock(&ask.identity.address()))
 }
 
-/// Under which number those who write the record of a key exclude each other, until their transaction ends.
+/// Under which number those who write the record of a key exclude each other, until their
+/// transaction ends.
 pub(super) fn lock(address: &Address) -> i64 {
     i64::from_be_bytes(std::array::from_fn(|index| address[index]))
 }

@@ -1,7 +1,8 @@
 //! Removing what has expired.
 //!
-//! Walks the table in its physical order, a stretch of pages at a time, and removes what has expired there. That
-//! needs no index on the expiry, which every update would have to maintain; it reads each page once per round.
+//! Walks the table in its physical order, a stretch of pages at a time, and removes what has
+//! expired there. That needs no index on the expiry, which every update would have to maintain; it
+//! reads each page once per round.
 
 use parking_lot::Mutex;
 use semel_core::store::StoreResult;
@@ -14,8 +15,8 @@ use super::sql::{PARTITIONS, RAISED_FLOOR, partition};
 /// Pages per statement: 16 MB.
 const STRETCH: i64 = 2_000;
 
-/// Where the sweeper of this process stands. Others may be elsewhere: rows that one of them has in hand are
-/// left out (`SKIP LOCKED`).
+/// Where the sweeper of this process stands. Others may be elsewhere: rows that one of them has in
+/// hand are left out (`SKIP LOCKED`).
 pub(super) struct Sweeper {
     archive: bool,
     place: Mutex<(usize, i64)>,

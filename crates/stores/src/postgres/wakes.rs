@@ -1,8 +1,8 @@
 //! Wake-ups from other processes, by `LISTEN` and `NOTIFY` on one channel.
 //!
-//! A process that waits listens, then marks the row; whoever settles a marked row notifies. So a settlement that
-//! nobody waits for notifies nobody: `NOTIFY` makes commits queue up behind each other. All of it is a hint: a
-//! waiter polls as well, with growing pauses.
+//! A process that waits listens, then marks the row; whoever settles a marked row notifies. So a
+//! settlement that nobody waits for notifies nobody: `NOTIFY` makes commits queue up behind each
+//! other. All of it is a hint: a waiter polls as well, with growing pauses.
 
 use std::pin::pin;
 use std::sync::{Arc, Weak};
@@ -62,8 +62,8 @@ impl Inner {
     }
 }
 
-/// Listens for as long as the store is in use; connects when the first waiter comes, and again whenever the
-/// connection is lost.
+/// Listens for as long as the store is in use; connects when the first waiter comes, and again
+/// whenever the connection is lost.
 pub(super) fn listen(
     inner: &Arc<Inner>,
     options: PgConnectOptions,
@@ -86,7 +86,8 @@ struct Listener {
 
 impl Listener {
     async fn run(mut self, options: PgConnectOptions) {
-        // A listener takes its connection from a pool; this one is its own, so that no caller waits for it.
+        // A listener takes its connection from a pool; this one is its own, so that no caller waits
+        // for it.
         let pool = PgPoolOptions::new()
             .max_connections(1)
             .connect_lazy_with(options);
@@ -131,8 +132,8 @@ impl Listener {
         true
     }
 
-    /// Listening comes first, so that nothing that is settled after the mark is missed. A server that doesn't answer keeps
-    /// the wake-ups of others waiting for no longer than the limit.
+    /// Listening comes first, so that nothing that is settled after the mark is missed. A server
+    /// that doesn't answer keeps the wake-ups of others waiting for no longer than the limit.
     async fn mark(&self, address: Address) -> bool {
         let Some(inner) = self.inner.upgrade() else {
             return false;
@@ -146,8 +147,8 @@ impl Listener {
         let Either::Left((Ok(row), _)) = future::select(marking, limit).await else {
             return true; // The waiter polls.
         };
-        // Settled already, put in doubt, or gone. Not so if a transaction that is still open has it in hand: its record
-        // can't be seen yet, and whoever is woken would find the key busy.
+        // Settled already, put in doubt, or gone. Not so if a transaction that is still open has it
+        // in hand: its record can't be seen yet, and whoever is woken would find the key busy.
         if matches!(row.map(|row| row.try_get(0)), Some(Ok(true))) {
             inner.hub.wake(&address);
         }

@@ -95,11 +95,12 @@ impl StoreAdmin for RedisStore {
     }
 }
 
-/// The position of a listing. It goes through the servers one by one, each by `SCAN`, which finds every lasting key at
-/// least once and returns keys in batches of its own size. Keys of a batch that don't fit on the page go into the cursor,
-/// so that the same batch isn't needed again.
+/// The position of a listing. It goes through the servers one by one, each by `SCAN`, which finds
+/// every lasting key at least once and returns keys in batches of its own size. Keys of a batch
+/// that don't fit on the page go into the cursor, so that the same batch isn't needed again.
 struct ListPosition {
-    /// A number for the assignment of slots. When it changes, records may have moved, and the listing has to restart.
+    /// A number for the assignment of slots. When it changes, records may have moved, and the
+    /// listing has to restart.
     order: u64,
     /// The index of the current server.
     server: usize,

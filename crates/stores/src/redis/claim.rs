@@ -16,9 +16,10 @@ use super::script::{DONE, get, sized};
 use super::{ATTEMPTS, Inner, is_deleted, millis};
 use crate::cas::{self, Cell, Snapshot, Start, Swap, overtaken};
 
-/// Below this retention, the server stamps fences and times. A shorter-lived record may expire before a claim arrives that
-/// was sent before the record was written, and that claim would bring a smaller fence (P22). It may also expire before the
-/// server's clock reaches a time that our estimate wrote, which the next claim would make a fence.
+/// Below this retention, the server stamps fences and times. A shorter-lived record may expire
+/// before a claim arrives that was sent before the record was written, and that claim would bring a
+/// smaller fence (P22). It may also expire before the server's clock reaches a time that our
+/// estimate wrote, which the next claim would make a fence.
 pub(super) const BRIEF: Duration = Duration::from_secs(60);
 
 impl Inner {
@@ -50,7 +51,8 @@ impl Inner {
         Ok(Claimed::Won(grant.with_fence(fence).with_memo(memo)))
     }
 
-    /// A full server rejects the claim's command without reading the key. Only a new key needs space (P26).
+    /// A full server rejects the claim's command without reading the key. Only a new key needs
+    /// space (P26).
     async fn find_existing(&self, key: &[u8], full: StoreError) -> StoreResult<Value> {
         match self.link.query(key, &get(key)).await? {
             Value::Nil => Err(full),
@@ -58,8 +60,8 @@ impl Inner {
         }
     }
 
-    /// Makes sure that a record which was read has spread as far as the store's level asks; `false` if it
-    /// is another by now. Nothing to do at the server's own level.
+    /// Makes sure that a record which was read has spread as far as the store's level asks; `false`
+    /// if it is another by now. Nothing to do at the server's own level.
     pub(super) async fn confirm(&self, key: &[u8], packed: &[u8]) -> StoreResult<bool> {
         if !self.link.is_confirming() {
             return Ok(true);
@@ -99,8 +101,8 @@ impl Inner {
         })
     }
 
-    /// Replaces `old` by `new`, for so long, if the header is still the same. → the bytes written, or `None` if another
-    /// write came first.
+    /// Replaces `old` by `new`, for so long, if the header is still the same. → the bytes written,
+    /// or `None` if another write came first.
     async fn replace(
         &self,
         key: &[u8],
@@ -180,8 +182,8 @@ impl ClaimCell<'_> {
         Ok(start)
     }
 
-    /// The record that a claim lost to, if its state alone says the answer. `None` if its age decides, which only a read
-    /// with the time to live tells.
+    /// The record that a claim lost to, if its state alone says the answer. `None` if its age
+    /// decides, which only a read with the time to live tells.
     fn lost_to(&self, found: Bytes, now: Timestamp) -> StoreResult<Option<Snapshot<Bytes>>> {
         let record = Record::decode_for(&self.ask.identity, &found)?;
         protocol::check_keys(Some(&record), self.ask, while_live(&record, now))?;
@@ -273,7 +275,8 @@ pub(super) struct RecordCell<'a> {
     inner: &'a Inner,
     identity: &'a Identity,
     key: Vec<u8>,
-    /// How long the record lives; its retention unless set. A restored record lives for the rest of its retention.
+    /// How long the record lives; its retention unless set. A restored record lives for the rest of
+    /// its retention.
     life: Option<Duration>,
     /// Whether a settled record counts only once it has reached the store's durability level.
     confirms: bool,
@@ -347,8 +350,8 @@ fn stamped(packed: &[u8], time: i64) -> StoreResult<(Bytes, Option<Fence>)> {
     Ok((memo.into(), Some(Fence(time))))
 }
 
-/// `now`, capped to the life of the record: the server returned it, so it is live, even if our estimate of the server's
-/// clock is ahead (P23).
+/// `now`, capped to the life of the record: the server returned it, so it is live, even if our
+/// estimate of the server's clock is ahead (P23).
 fn while_live(record: &Record, now: Timestamp) -> Timestamp {
     let last = record.expires_at().as_micros().saturating_sub(1);
     now.max(record.written_at).min(Timestamp::from_micros(last))

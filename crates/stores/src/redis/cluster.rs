@@ -1,8 +1,8 @@
 //! Redis Cluster: the assignment of slots to servers, and redirections when it changes.
 //!
-//! The client library has a cluster connection of its own, but it retries commands and reports only the last attempt, which
-//! hides whether an earlier one was applied (P28). It also offers no connection for `WAIT`. All our commands have one key,
-//! so this module is small.
+//! The client library has a cluster connection of its own, but it retries commands and reports only
+//! the last attempt, which hides whether an earlier one was applied (P28). It also offers no
+//! connection for `WAIT`. All our commands have one key, so this module is small.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -21,7 +21,8 @@ use super::node::Node;
 use super::slot::{SLOTS, slot};
 use super::url::{Access, Host, parse_host};
 
-/// How often a command is sent on before giving up: a slot may be migrating, or a master election may be in progress.
+/// How often a command is sent on before giving up: a slot may be migrating, or a master election
+/// may be in progress.
 const MOST_HOPS: usize = 16;
 /// The pause between two attempts while the cluster changes.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -61,7 +62,8 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// The masters, in an order that is stable while the assignment of slots is, and a number for that assignment.
+    /// The masters, in an order that is stable while the assignment of slots is, and a number for
+    /// that assignment.
     pub(super) fn masters(&self) -> (u64, Vec<Arc<Node>>) {
         let map = Arc::clone(&self.map.read());
         let mut hasher = DefaultHasher::new();
@@ -93,7 +95,8 @@ impl Cluster {
             if hops == MOST_HOPS {
                 return Err(failure);
             }
-            // Only a rejected command, which changed nothing, is sent on; any other failure ends here.
+            // Only a rejected command, which changed nothing, is sent on; any other failure ends
+            // here.
             match failure.server_kind() {
                 Some(ServerErrorKind::Moved) => {
                     self.refresh();

@@ -1,9 +1,11 @@
-//! Durability levels: how many replicas or disks must have a write before its answer is given (`WAIT`, `WAITAOF`).
+//! Durability levels: how many replicas or disks must have a write before its answer is given
+//! (`WAIT`, `WAITAOF`).
 //!
-//! Above the server's own level, this applies to every answer that a caller may act on, not only to the writes of this
-//! call: a replay of a record that another process has just settled must survive a failover. A server waits for the writes
-//! of the *connection*, and some don't count reads. So an answer that was only read is confirmed by a small write (see
-//! `Inner::confirm`), which is then waited for.
+//! Above the server's own level, this applies to every answer that a caller may act on, not only to
+//! the writes of this call: a replay of a record that another process has just settled must survive
+//! a failover. A server waits for the writes of the *connection*, and some don't count reads. So an
+//! answer that was only read is confirmed by a small write (see `Inner::confirm`), which is then
+//! waited for.
 
 use redis::{Cmd, Value};
 
@@ -91,8 +93,8 @@ impl Durability {
         Some(cmd)
     }
 
-    /// Whether the reply to [`Self::wait`] says that it is done. A wait that ran out of time answers too,
-    /// with a smaller number.
+    /// Whether the reply to [`Self::wait`] says that it is done. A wait that ran out of time
+    /// answers too, with a smaller number.
     pub(super) fn is_reached(self, reply: &Value) -> bool {
         match (self, reply) {
             (Self::Server, _) => true,

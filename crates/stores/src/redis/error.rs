@@ -5,8 +5,9 @@ use semel_core::{Certainty, StoreError, StoreErrorKind};
 
 use crate::ServerError;
 
-/// The errors of Redis and Valkey, and what they mean for a store call. The first row that matches the code, or the code
-/// and the text after it, counts. A command that the server rejects has changed nothing.
+/// The errors of Redis and Valkey, and what they mean for a store call. The first row that matches
+/// the code, or the code and the text after it, counts. A command that the server rejects has
+/// changed nothing.
 pub const ERRORS: &[ServerError] = &[
     passing("LOADING", "the server has started and reads its data"),
     passing(

@@ -1,8 +1,9 @@
 //! Health probe: checks at start, and every half minute, that the servers are fit to keep records.
 //!
-//! A Redis that evicts keys when its memory is full loses records, and the next retry repeats the effect. Such a server is
-//! rejected at start, and detected if the setting changes later. A server that was replaced or restarted is detected too:
-//! writes that were not replicated or on disk are lost.
+//! A Redis that evicts keys when its memory is full loses records, and the next retry repeats the
+//! effect. Such a server is rejected at start, and detected if the setting changes later. A server
+//! that was replaced or restarted is detected too: writes that were not replicated or on disk are
+//! lost.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -20,8 +21,8 @@ use super::time::ASK_EVERY;
 /// How many refreshes of the time pass between two probes.
 const LOOK_EVERY: u32 = 3;
 
-/// What is known of the servers, as of the last look: at most half a minute old, or older if no server
-/// has answered since.
+/// What is known of the servers, as of the last look: at most half a minute old, or older if no
+/// server has answered since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RedisHealth {
@@ -34,8 +35,8 @@ pub struct RedisHealth {
     /// Whether a master is set to evict keys when its memory is full. New claims are refused then.
     pub evicts: bool,
     /// How many masters were seen to have been restarted, to have taken another's place, or to have
-    /// joined since the store was opened. Before a failover without a level of durability, what had not
-    /// reached the replica was lost.
+    /// joined since the store was opened. Before a failover without a level of durability, what had
+    /// not reached the replica was lost.
     pub changes: u64,
     /// When that was last seen, on the server's clock.
     pub changed_at: Option<Timestamp>,
@@ -122,7 +123,8 @@ impl HealthWatch {
     }
 }
 
-/// Probes the servers every half minute, and refreshes the time more often, while the store is in use.
+/// Probes the servers every half minute, and refreshes the time more often, while the store is in
+/// use.
 pub(super) fn keep_watch(inner: &Arc<Inner>, clock: Arc<dyn Clock>) {
     let inner: Weak<Inner> = Arc::downgrade(inner);
     tokio::spawn(async move {

@@ -61,7 +61,8 @@ impl Link {
         Ok(self.send(key, cmd, self.level).await?)
     }
 
-    /// Rejects a durability level that a server doesn't support, or can't reach as it is configured.
+    /// Rejects a durability level that a server doesn't support, or can't reach as it is
+    /// configured.
     pub(super) async fn has_level(&self) -> StoreResult<()> {
         let Some(probe) = self.level.probe() else {
             return Ok(());

@@ -1,5 +1,6 @@
-//! Why a server did not let us in. The client library tells that a login failed, and not what the server said: a wrong
-//! password stays wrong, and a server that is busy or has too many clients lets us in soon.
+//! Why a server did not let us in. The client library tells that a login failed, and not what the
+//! server said: a wrong password stays wrong, and a server that is busy or has too many clients
+//! lets us in soon.
 
 use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisConnectionInfo, RedisError};
 use semel_core::StoreErrorKind;
@@ -14,8 +15,9 @@ pub(super) fn is_refused(error: &RedisError) -> bool {
     )
 }
 
-/// Logs in once more, step by step; gives what the server says to the step that it refuses, if that may pass. Anything
-/// else is better told by the library: a server that doesn't know `AUTH` repeats the password.
+/// Logs in once more, step by step; gives what the server says to the step that it refuses, if that
+/// may pass. Anything else is better told by the library: a server that doesn't know `AUTH` repeats
+/// the password.
 pub(super) async fn passing_refusal(
     client: &Client,
     config: &AsyncConnectionConfig,

@@ -1,14 +1,15 @@
 //! Redis and Valkey: one string per key, claimed by one plain command.
 //!
-//! - **Claim** is `SET key record NX GET PX retention`: it wins, or answers with the record it lost to. Only
-//!   a claim that loses to a running or released record takes a second step, and a script decides it.
-//! - **Settle** compares the owner inside the server and writes; with `SET … IFEQ` if the server has it,
-//!   else by script.
-//! - **Time** is the server's: a record's time to live is its retention, so *retention − time to live* is its age. No clock
-//!   of this process decides anything.
+//! - **Claim** is `SET key record NX GET PX retention`: it wins, or answers with the record it lost
+//!   to. Only a claim that loses to a running or released record takes a second step, and a script
+//!   decides it.
+//! - **Settle** compares the owner inside the server and writes; with `SET … IFEQ` if the server
+//!   has it, else by script.
+//! - **Time** is the server's: a record's time to live is its retention, so *retention − time to
+//!   live* is its age. No clock of this process decides anything.
 //!
-//! Where several servers keep the records (Sentinel, Cluster), every command still has one key and goes to
-//! one server; see `docs/stores/redis.md` for the URLs, options and levels of durability.
+//! Where several servers keep the records (Sentinel, Cluster), every command still has one key and
+//! goes to one server; see `docs/stores/redis.md` for the URLs, options and levels of durability.
 //!
 //! A record is removed by the server when it expires; there is nothing to sweep.
 
@@ -97,8 +98,8 @@ impl RedisStore {
     /// | `redis+cluster://h1:6379,h2:6379` | a cluster |
     ///
     /// `rediss` in place of `redis` means TLS. A user and a password come before the hosts, as in
-    /// `redis://user:password@host`. Options: `prefix`, `durability`, `ca`, `cert`, `key`, `sentinel_user`,
-    /// `sentinel_password`.
+    /// `redis://user:password@host`. Options: `prefix`, `durability`, `ca`, `cert`, `key`,
+    /// `sentinel_user`, `sentinel_password`.
     ///
     /// # Errors
     /// If the URL can't be used, no server can be reached, or one would lose records: too old, a

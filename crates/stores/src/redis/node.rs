@@ -1,4 +1,5 @@
-//! One server: a shared connection that reconnects when it is lost, and a pool of connections for `WAIT`.
+//! One server: a shared connection that reconnects when it is lost, and a pool of connections for
+//! `WAIT`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,8 +15,8 @@ use super::error::Failure;
 use super::finder::Finder;
 use super::wait_pool::WaitPool;
 
-/// A server with its connections. A cancelled command leaves them intact, because the task that owns a connection matches
-/// the replies.
+/// A server with its connections. A cancelled command leaves them intact, because the task that
+/// owns a connection matches the replies.
 pub(super) struct Node {
     finder: Arc<Finder>,
     state: Mutex<State>,

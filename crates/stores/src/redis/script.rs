@@ -1,8 +1,9 @@
-//! Lua scripts for the steps that a plain command can't do. One key each, so that they run in a cluster.
+//! Lua scripts for the steps that a plain command can't do. One key each, so that they run in a
+//! cluster.
 //!
-//! All compare before they write, so a retry is safe. Those that end or renew a lease carry `allow-oom`: when memory runs
-//! out, a new claim must fail, but an effect that has happened must still be recorded. A wake-up that can't be published is
-//! ignored, because it is only a hint.
+//! All compare before they write, so a retry is safe. Those that end or renew a lease carry
+//! `allow-oom`: when memory runs out, a new claim must fail, but an effect that has happened must
+//! still be recorded. A wake-up that can't be published is ignored, because it is only a hint.
 
 use redis::{Cmd, Value};
 use semel_core::record::{ENCRYPTED_VERSION, FORMAT_VERSION, offset};
@@ -80,27 +81,28 @@ pub(super) struct Scripts {
     pub(super) mark: Script,
     /// Replaces a record whose header is still the one given. → 1 or 0.
     pub(super) swap: Script,
-    /// Writes a settlement if the owner is the one given and the record is open. With a fourth argument, the server's time
-    /// is the time of writing.
-    /// → 1, or the record, or nil.
+    /// Writes a settlement if the owner is the one given and the record is open. With a fourth
+    /// argument, the server's time is the time of writing. → 1, or the record, or nil.
     pub(super) settle: Script,
-    /// Keeps a lease if the owner is the one given and the record is running. Without a time, the server's own is written. The time of writing always grows, by a
-    /// microsecond at least: a takeover swaps the header that it saw lapsed, and must not find it again (I5).
-    /// → 1, or the record, or nil.
+    /// Keeps a lease if the owner is the one given and the record is running. Without a time, the
+    /// server's own is written. The time of writing always grows, by a microsecond at least: a
+    /// takeover swaps the header that it saw lapsed, and must not find it again (I5). → 1, or the
+    /// record, or nil.
     pub(super) renew: Script,
-    /// Writes a record's first byte over itself if its header is the one given, so that there is a write to wait for.
-    /// Returns 1 or 0.
+    /// Writes a record's first byte over itself if its header is the one given, so that there is a
+    /// write to wait for. Returns 1 or 0.
     pub(super) confirm: Script,
-    /// Deletes a record if its seal is the one given, but keeps its fence: a released record of attempt 0 without an owner
-    /// stays for a day. Returns 1 or 0.
+    /// Deletes a record if its seal is the one given, but keeps its fence: a released record of
+    /// attempt 0 without an owner stays for a day. Returns 1 or 0.
     pub(super) delete: Script,
 }
 
-/// An empty section that readers skip. It marks a record with waiters, to which its settlement is published.
+/// An empty section that readers skip. It marks a record with waiters, to which its settlement is
+/// published.
 pub(super) const MARK: &[u8] = &[255, 0, 0, 0, 0];
 
-/// How long a deleted record's fence is kept. After this time, every node's estimate of the server's time is past the
-/// fence, even if the server's clock was set by an hour or two.
+/// How long a deleted record's fence is kept. After this time, every node's estimate of the
+/// server's time is past the fence, even if the server's clock was set by an hour or two.
 const TOMBSTONE_MILLIS: u64 = 24 * 60 * 60 * 1_000;
 
 /// The reply of a script that succeeded.
@@ -113,8 +115,8 @@ impl Scripts {
         let (state, owner) = (offset::STATE, offset::OWNER);
         let (state_at, owner_at, owner_end) = (state + 1, owner + 1, owner + 24);
         let mark = "'\\255\\0\\0\\0\\0'";
-        // A record of a version that we don't know is returned, and rejected by the reader (P25). One call
-        // reads all that is looked at: calls are what costs time in a script.
+        // A record of a version that we don't know is returned, and rejected by the reader (P25).
+        // One call reads all that is looked at: calls are what costs time in a script.
         let owned = format!(
             "local old = redis.call('GET', KEYS[1])
 if not old then return false end

@@ -77,7 +77,8 @@ impl Inner {
             match self.link.query(key, &set).await {
                 // A full server rejects every `SET`, but runs the script (P26).
                 Err(full) if full.kind == StoreErrorKind::Full => {}
-                // An older server without `IFEQ` may have replaced the last one; every server runs the script.
+                // An older server without `IFEQ` may have replaced the last one; every server runs
+                // the script.
                 Err(refused) if refused.kind == StoreErrorKind::Rejected => self.watch.lacks_ifeq(),
                 Err(error) => return Err(error),
                 // The header differs, or the record has waiters: the script decides.
@@ -143,8 +144,8 @@ struct SettleCell<'a> {
 }
 
 impl SettleCell<'_> {
-    /// The server knows whether the record is live (P23), and a memo doesn't know of renewals: so the record counts as written
-    /// just now.
+    /// The server knows whether the record is live (P23), and a memo doesn't know of renewals: so
+    /// the record counts as written just now.
     fn decide(&self, found: Option<&Record>, now: Timestamp) -> Decision<Settled> {
         let written_at = found.map_or(now, |record| now.max(record.written_at));
         let found = found.map(|record| Record {
@@ -206,8 +207,8 @@ impl Cell for SettleCell<'_> {
     }
 }
 
-/// The settled record in packed form, made from the lease's memo, and its time to live. `None` for a doubt, which keeps the
-/// checkpoint that the memo doesn't have.
+/// The settled record in packed form, made from the lease's memo, and its time to live. `None` for
+/// a doubt, which keeps the checkpoint that the memo doesn't have.
 fn from_memo(lease: &Grant, settlement: &Settlement, now: Timestamp) -> Option<(Vec<u8>, u64)> {
     if matches!(settlement, Settlement::Doubt) {
         return None;

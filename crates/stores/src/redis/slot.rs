@@ -39,8 +39,8 @@ const fn table() -> [u16; 256] {
 mod tests {
     use super::*;
 
-    /// The first is the check value of the cluster's specification; the others are what a server answers to
-    /// `CLUSTER KEYSLOT`.
+    /// The first is the check value of the cluster's specification; the others are what a server
+    /// answers to `CLUSTER KEYSLOT`.
     #[test]
     fn slots_are_those_of_the_servers() {
         assert_eq!(slot(b"123456789"), 0x31c3);

@@ -1,9 +1,11 @@
-//! The server's clock, estimated: asked for from time to time, carried on by our monotonic clock in between.
+//! The server's clock, estimated: asked for from time to time, carried on by our monotonic clock in
+//! between.
 //!
-//! New fences and the displayed times of records come from it, unless a record is brief: the server itself stamps those,
-//! because the estimate may be ahead of it by more than the record lives (P22). It decides nothing: the server decides lapse and expiry,
-//! from the time to live that it counts down itself. With several servers it is the clock that is furthest ahead, so that
-//! fences keep growing even if a key moves to another server (P22).
+//! New fences and the displayed times of records come from it, unless a record is brief: the server
+//! itself stamps those, because the estimate may be ahead of it by more than the record lives
+//! (P22). It decides nothing: the server decides lapse and expiry, from the time to live that it
+//! counts down itself. With several servers it is the clock that is furthest ahead, so that fences
+//! keep growing even if a key moves to another server (P22).
 
 use std::sync::Arc;
 use std::time::Duration;

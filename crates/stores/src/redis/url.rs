@@ -265,7 +265,8 @@ impl Options {
     }
 }
 
-/// Checks the prefix. A brace would put all keys into one slot, and a wildcard would match foreign keys.
+/// Checks the prefix. A brace would put all keys into one slot, and a wildcard would match foreign
+/// keys.
 fn prefix(text: &str) -> StoreResult<String> {
     let fits = |b: u8| b.is_ascii_alphanumeric() || b"_-.:".contains(&b);
     if text.is_empty() || text.len() > 64 || !text.bytes().all(fits) {

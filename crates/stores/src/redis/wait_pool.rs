@@ -1,6 +1,7 @@
 //! A pool of connections for `WAIT` and `WAITAOF`, for durability levels above the server's own.
 //!
-//! A connection that waits answers nothing else, so these are not shared: each command takes one and returns it.
+//! A connection that waits answers nothing else, so these are not shared: each command takes one
+//! and returns it.
 
 use std::sync::Arc;
 
@@ -30,8 +31,8 @@ impl WaitPool {
         }
     }
 
-    /// Sends a command and, right behind it on the same connection, the wait; gives both replies. A command
-    /// that the server refuses is a failure, whatever the wait said.
+    /// Sends a command and, right behind it on the same connection, the wait; gives both replies. A
+    /// command that the server refuses is a failure, whatever the wait said.
     pub(super) async fn send(
         &self,
         cmd: &Cmd,
@@ -50,7 +51,8 @@ impl WaitPool {
             pipe.cmd("ASKING");
         }
         pipe.add_command(cmd.clone()).add_command(wait.clone());
-        // If the future is dropped, the connection is dropped with it, so that no other command meets the wait.
+        // If the future is dropped, the connection is dropped with it, so that no other command
+        // meets the wait.
         let replies = connection
             .send_packed_commands(&pipe, usize::from(asking), 2)
             .await;
@@ -61,7 +63,8 @@ impl WaitPool {
                     Value::ServerError(error) => Err(Failure::Sent(error.into())),
                     value => Ok(value),
                 };
-                // The wait is looked at second: if the command failed, there was nothing to wait for.
+                // The wait is looked at second: if the command failed, there was nothing to wait
+                // for.
                 let reply = take(reply)?;
                 Ok((reply, take(waited).unwrap_or(Value::Nil)))
             }

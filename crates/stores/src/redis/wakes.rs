@@ -1,7 +1,8 @@
 //! Wake-ups from other processes, by publish and subscribe on the record's own key.
 //!
-//! A process that waits subscribes, then marks the record; the settlement of a marked record publishes. So a settlement
-//! without waiters publishes nothing. All of it is a hint: a waiter polls as well, with growing pauses.
+//! A process that waits subscribes, then marks the record; the settlement of a marked record
+//! publishes. So a settlement without waiters publishes nothing. All of it is a hint: a waiter
+//! polls as well, with growing pauses.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
@@ -37,8 +38,8 @@ impl Wakes {
 /// How often channels without waiters are left.
 const TIDY_EVERY: Duration = Duration::from_secs(5);
 
-/// Listens for as long as the store is in use; connects when the first waiter comes, and again whenever
-/// the connection is lost.
+/// Listens for as long as the store is in use; connects when the first waiter comes, and again
+/// whenever the connection is lost.
 pub(super) fn listen(
     inner: &Arc<Inner>,
     watched: mpsc::UnboundedReceiver<Address>,

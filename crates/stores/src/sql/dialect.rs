@@ -39,7 +39,8 @@ pub trait Dialect: Send + Sync + 'static {
     /// How many times to retry after this error, and the pause before each retry.
     fn resends(error: &Error) -> (usize, Duration);
 
-    /// The kind of this error, and whether the call may have changed something. `None` if the error isn't the server's.
+    /// The kind of this error, and whether the call may have changed something. `None` if the error
+    /// isn't the server's.
     fn classify(error: &Error) -> Option<(StoreErrorKind, Certainty)>;
 
     /// Advice for common mistakes.
@@ -72,8 +73,9 @@ impl<D: Dialect> Reply<D> {
     }
 }
 
-/// The store error for a statement that was sent. A statement that the server rejected changed nothing. No reply, or a
-/// session that was terminated, leaves the outcome unknown: the commit may have been written before.
+/// The store error for a statement that was sent. A statement that the server rejected changed
+/// nothing. No reply, or a session that was terminated, leaves the outcome unknown: the commit may
+/// have been written before.
 pub(crate) fn store_error<D: Dialect>(error: Error) -> StoreError {
     let (kind, certainty) = classify::<D>(&error);
     explained::<D>(kind, certainty, error)

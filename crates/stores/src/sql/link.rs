@@ -1,8 +1,8 @@
 //! The connection pool, and statements with retries after a broken connection.
 //!
-//! Retries are safe for every statement of the store: a claim, a renewal or a settlement that is sent twice gives the same
-//! answer (P28). A connection whose call was cancelled is closed, because its reply is still in flight and must not reach
-//! the next caller (I8).
+//! Retries are safe for every statement of the store: a claim, a renewal or a settlement that is
+//! sent twice gives the same answer (P28). A connection whose call was cancelled is closed, because
+//! its reply is still in flight and must not reach the next caller (I8).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,8 @@ use crate::cas::unknown_if;
 
 /// How long to wait for a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(4);
-/// How many times a statement is retried after a broken connection, and the pause before each retry.
+/// How many times a statement is retried after a broken connection, and the pause before each
+/// retry.
 pub(crate) const RESENDS: usize = 2;
 pub(crate) const PAUSE: Duration = Duration::from_millis(20);
 
@@ -28,8 +29,9 @@ pub(crate) type ConnectOptions<D> = <Connection<D> as sqlx::Connection>::Options
 
 pub(crate) struct Link<D: Dialect> {
     pool: Pool<D::Db>,
-    /// Whether each statement is sent in a transaction of its own. A pooler in transaction mode switches the session after
-    /// each one, and a statement must be prepared and used in the same session.
+    /// Whether each statement is sent in a transaction of its own. A pooler in transaction mode
+    /// switches the session after each one, and a statement must be prepared and used in the same
+    /// session.
     transacts: bool,
     clock: Arc<dyn Clock>,
     health: PoolHealth,
@@ -44,7 +46,8 @@ impl<D: Dialect> Link<D> {
         transacts: bool,
         clock: Arc<dyn Clock>,
     ) -> StoreResult<Self> {
-        // One connection without the pool, because the pool would retry for long and then only report a timeout.
+        // One connection without the pool, because the pool would retry for long and then only
+        // report a timeout.
         let first = Connection::<D>::connect_with(&options).await;
         drop(first.map_err(not_sent::<D>)?);
         let health = PoolHealth::new(Arc::clone(&clock));
@@ -99,8 +102,8 @@ impl<D: Dialect> Link<D> {
         self.send_again(statement, wants_rows, true).await
     }
 
-    /// As [`Self::send`], without a retry once the statement may have been applied: a second deletion would report that
-    /// there was nothing to delete, or hit a later record.
+    /// As [`Self::send`], without a retry once the statement may have been applied: a second
+    /// deletion would report that there was nothing to delete, or hit a later record.
     pub(crate) async fn send_once(
         &self,
         statement: impl Fn() -> D::Bound,
@@ -130,7 +133,8 @@ impl<D: Dialect> Link<D> {
             if D::is_broken(&error) {
                 self.health.note_broken();
             } else if !self.transacts {
-                // With a transaction per statement, the failed one is still open, so the connection is closed instead.
+                // With a transaction per statement, the failed one is still open, so the connection
+                // is closed instead.
                 held.give_back();
             }
             let (most, pause) = D::resends(&error);
@@ -179,8 +183,8 @@ impl<D: Dialect> Link<D> {
             .with_exhausted(self.exhausted.load(Ordering::Relaxed))
     }
 
-    /// One connection for several statements, after `begin` was sent on it. Nothing has happened before that, so another
-    /// connection is tried if the first one is broken.
+    /// One connection for several statements, after `begin` was sent on it. Nothing has happened
+    /// before that, so another connection is tried if the first one is broken.
     pub(crate) async fn session(&self, begin: Option<&'static str>) -> StoreResult<Session<D>> {
         let mut resent = 0;
         loop {
@@ -244,7 +248,8 @@ impl<D: Dialect> From<Failure<D>> for StoreError {
     }
 }
 
-/// One connection for several statements. It is closed unless it is given back, and the server rolls back what is open.
+/// One connection for several statements. It is closed unless it is given back, and the server
+/// rolls back what is open.
 pub(crate) struct Session<D: Dialect>(CheckedOut<D>);
 
 impl<D: Dialect> Session<D> {

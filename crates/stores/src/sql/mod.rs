@@ -1,4 +1,5 @@
-//! The common part of the SQL stores: connections, rows, the steps of each call, listings, transactions.
+//! The common part of the SQL stores: connections, rows, the steps of each call, listings,
+//! transactions.
 //!
 //! | module | content |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! One page of a listing, ordered by address. Addresses never change, so each record is listed once (P29).
+//! One page of a listing, ordered by address. Addresses never change, so each record is listed once
+//! (P29).
 
 use std::future::Future;
 
@@ -9,7 +10,8 @@ use semel_core::store::{Cursor, Page, Query, StoreResult};
 use super::dialect::unfit;
 use super::row::{ParsedRow, RowRecord};
 
-/// The most rows that one page reads, so that a search for rare records becomes many short statements.
+/// The most rows that one page reads, so that a search for rare records becomes many short
+/// statements.
 pub(crate) const READ_AT_MOST: usize = 5_000;
 
 /// The largest number of records that is counted; beyond it, the number is estimated.

@@ -9,9 +9,9 @@ use semel_core::{Clock, Tick};
 /// A connection that was idle for so long is pinged before use.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// Pings connections that were idle for long, and those that were idle when another connection broke. A restart or a
-/// failover mostly ends them all, and a statement must not meet one dead connection after the other. To ping every time
-/// would cost each statement a round trip.
+/// Pings connections that were idle for long, and those that were idle when another connection
+/// broke. A restart or a failover mostly ends them all, and a statement must not meet one dead
+/// connection after the other. To ping every time would cost each statement a round trip.
 #[derive(Clone)]
 pub(crate) struct PoolHealth {
     clock: Arc<dyn Clock>,

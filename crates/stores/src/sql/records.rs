@@ -1,7 +1,7 @@
 //! Claim, renew, settle, resolve and restore, over the statements of a dialect.
 //!
-//! A claim of a new key, a renewal and a settlement are one statement each, fenced by its own condition. Where that statement
-//! writes nothing, [`cas::drive`] reads the record and decides.
+//! A claim of a new key, a renewal and a settlement are one statement each, fenced by its own
+//! condition. Where that statement writes nothing, [`cas::drive`] reads the record and decides.
 
 use std::future::Future;
 use std::time::Duration;
@@ -21,7 +21,8 @@ use crate::cas::{self, Cell, Change, Snapshot, Start, Swap};
 pub(crate) trait Statements: Sync {
     /// How many decisions a claim makes before it counts as overtaken.
     const CLAIM_ATTEMPTS: u32;
-    /// How long a claim waits after it lost for the second time; four times as long after each further one.
+    /// How long a claim waits after it lost for the second time; four times as long after each
+    /// further one.
     const CLAIM_BACK_OFF: Duration;
 
     /// Reads a record, expired or not, and the server's time.
@@ -95,8 +96,8 @@ pub(crate) async fn claim<S: Statements>(statements: &S, ask: &Claim) -> StoreRe
     Ok(claimed.unwrap_or(protocol::overtaken()))
 }
 
-/// As [`claim`]. `None` if another claim is in progress: an open transaction has written the record, or other claims came
-/// first every time.
+/// As [`claim`]. `None` if another claim is in progress: an open transaction has written the
+/// record, or other claims came first every time.
 pub(crate) async fn try_claim<S: Statements>(
     statements: &S,
     ask: &Claim,
@@ -305,7 +306,8 @@ impl From<RowRecord> for Snapshot<()> {
     }
 }
 
-/// The answer to a claim of a key that an open transaction has claimed. That run is invisible to others.
+/// The answer to a claim of a key that an open transaction has claimed. That run is invisible to
+/// others.
 pub(crate) fn busy(ask: &Claim) -> Claimed {
     Claimed::Busy(Busy {
         since: Duration::ZERO,

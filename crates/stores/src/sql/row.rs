@@ -17,7 +17,8 @@ pub(crate) struct RowRecord {
     pub(crate) record: Record,
     /// The server's time of the read.
     pub(crate) now: Timestamp,
-    /// The day under which the body is kept, if it is in a table of its own. The record's body is empty until it is loaded.
+    /// The day under which the body is kept, if it is in a table of its own. The record's body is
+    /// empty until it is loaded.
     pub(crate) body_day: Option<i32>,
 }
 

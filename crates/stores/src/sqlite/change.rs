@@ -1,5 +1,5 @@
-//! One change inside the writer's transaction: reads the record, lets the protocol decide, writes the result. The write
-//! lock is held from before the read, so this is one atomic step.
+//! One change inside the writer's transaction: reads the record, lets the protocol decide, writes
+//! the result. The write lock is held from before the read, so this is one atomic step.
 
 use bytes::Bytes;
 use semel_core::protocol::{self, Decision};
@@ -80,7 +80,8 @@ impl Change {
         }
     }
 
-    /// Makes the change in an open transaction. Returns the reply for after the commit, and SQLite's error if it failed.
+    /// Makes the change in an open transaction. Returns the reply for after the commit, and
+    /// SQLite's error if it failed.
     pub(super) async fn make(
         self,
         tx: &mut SqliteConnection,
@@ -157,7 +158,8 @@ async fn claim(tx: &mut SqliteConnection, ask: &Claim, now: Timestamp) -> Change
     }
     let mut decision = protocol::claim(found.as_ref(), ask, now);
     if let (Some(record), Claimed::Won(grant)) = (&mut decision.write, &mut decision.answer) {
-        // Above the fences of records that were removed, should the clock have been set back since (P22).
+        // Above the fences of records that were removed, should the clock have been set back since
+        // (P22).
         grant.fence = record.fence.max(Fence(floor.saturating_add(1)));
         record.fence = grant.fence;
     }

@@ -14,8 +14,9 @@ const CANTOPEN: i32 = 14;
 const PROTOCOL: i32 = 15;
 const NOTADB: i32 = 26;
 
-/// What SQLite may answer, by its primary code. The certainty is that of a commit; whatever else fails is rolled back, and
-/// changed nothing. What is not here only a change of the configuration mends, and of a commit nobody knows.
+/// What SQLite may answer, by its primary code. The certainty is that of a commit; whatever else
+/// fails is rolled back, and changed nothing. What is not here only a change of the configuration
+/// mends, and of a commit nobody knows.
 pub const ERRORS: &[ServerError] = &{
     use Certainty::{Definite, Unknown};
     use StoreErrorKind::{Full, Rejected, Unavailable};
@@ -65,7 +66,8 @@ pub(super) fn store_error(error: Error) -> StoreError {
     said(kind, Certainty::Definite, error)
 }
 
-/// The store error of a failed commit. A rejected one is rolled back; after a disk failure, the outcome is unknown.
+/// The store error of a failed commit. A rejected one is rolled back; after a disk failure, the
+/// outcome is unknown.
 pub(super) fn commit_error(error: Error) -> StoreError {
     let (kind, certainty) = classify(code(&error));
     said(kind, certainty, error)

@@ -1,4 +1,5 @@
-//! The database file: created with access for its owner only, on a local disk, and checked to be still the one opened.
+//! The database file: created with access for its owner only, on a local disk, and checked to be
+//! still the one opened.
 
 use std::fs::{Metadata, OpenOptions};
 use std::io::ErrorKind;
@@ -23,10 +24,11 @@ const REMOTE: &[(u32, &str)] = &[
     (0x0116_1970, "GFS2"),
 ];
 
-/// Creates the file, with access for its owner only, unless it exists. SQLite gives its other files the same permissions.
+/// Creates the file, with access for its owner only, unless it exists. SQLite gives its other files
+/// the same permissions.
 pub(super) fn prepare(path: &Path) -> StoreResult<()> {
-    /// Closing a file drops all locks that this process has on it, including those of other connections. So no other thread
-    /// may open a connection while this function has the file open.
+    /// Closing a file drops all locks that this process has on it, including those of other
+    /// connections. So no other thread may open a connection while this function has the file open.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _alone = ONE_AT_A_TIME.lock();
     let made = OpenOptions::new()
@@ -100,7 +102,8 @@ impl FileId {
         }
     }
 
-    /// Whether others than its owner may read or write it, and its permissions as people write them.
+    /// Whether others than its owner may read or write it, and its permissions as people write
+    /// them.
     pub(super) fn permissions(&self) -> StoreResult<(bool, String)> {
         let mode = metadata(&self.path)?.mode() & 0o777;
         Ok((mode & 0o077 != 0, format!("{mode:03o}")))

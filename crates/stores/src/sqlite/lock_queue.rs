@@ -1,11 +1,12 @@
 //! Fairness for the write lock among the processes that have the file open.
 //!
-//! SQLite gives its write lock to the first process that asks when it is free. A process that writes all the time asks again
-//! at once, and others would wait for seconds. So a process takes its turn before it asks for the write lock, and gives the
-//! turn up once it has the lock. A process that waits meanwhile is next.
+//! SQLite gives its write lock to the first process that asks when it is free. A process that
+//! writes all the time asks again at once, and others would wait for seconds. So a process takes
+//! its turn before it asks for the write lock, and gives the turn up once it has the lock. A
+//! process that waits meanwhile is next.
 //!
-//! The turn is a lock on a file beside the database, which the kernel releases when a process dies. It is optional: without
-//! it, a process asks for the write lock directly.
+//! The turn is a lock on a file beside the database, which the kernel releases when a process dies.
+//! It is optional: without it, a process asks for the write lock directly.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
@@ -19,9 +20,11 @@ use super::error::is_busy;
 
 /// The pause between two attempts at a lock that another process has.
 const PAUSE: Duration = Duration::from_millis(1);
-/// The longest wait for a turn. A stopped process (`SIGSTOP`) keeps its turn, and delays others by this much at most.
+/// The longest wait for a turn. A stopped process (`SIGSTOP`) keeps its turn, and delays others by
+/// this much at most.
 const LONGEST: Duration = Duration::from_millis(250);
-/// How long a turn lasts. Handing the lock over costs a pause on both sides, so a turn covers several writes.
+/// How long a turn lasts. Handing the lock over costs a pause on both sides, so a turn covers
+/// several writes.
 const LASTS: Duration = Duration::from_millis(10);
 
 /// The queue for the write lock: its file, and the last turn of this process.
@@ -46,8 +49,8 @@ impl LockQueue {
         }
     }
 
-    /// Waits for this process's turn to ask for the write lock. No other process asks until the turn is dropped, except one
-    /// whose last turn isn't over yet.
+    /// Waits for this process's turn to ask for the write lock. No other process asks until the
+    /// turn is dropped, except one whose last turn isn't over yet.
     pub(super) async fn take(&mut self, clock: &dyn Clock) -> LockTurn<'_> {
         let began = clock.now();
         if self.had.is_some_and(|had| began.since(had) < LASTS) {

@@ -1,7 +1,8 @@
 //! SQLite: one file on one host, used by several processes at once, without a server.
 //!
-//! - **Changes** are made by one writer per process, all that wait in one transaction (`BEGIN IMMEDIATE`): read the
-//!   record, let [`protocol`] decide, write. A process that is killed leaves nothing half done.
+//! - **Changes** are made by one writer per process, all that wait in one transaction (`BEGIN
+//!   IMMEDIATE`): read the record, let [`protocol`] decide, write. A process that is killed leaves
+//!   nothing half done.
 //! - **Reads**, and claims that find an answer, take no lock: the file has a write-ahead log.
 //! - **Time** is this host's clock, which all processes on it share.
 //! - Waiters poll the file's change counter.
@@ -67,8 +68,8 @@ struct Inner {
 }
 
 impl SqliteStore {
-    /// Opens the file at `url`, such as `sqlite:///var/lib/semel/keys.db`; makes it, readable by its owner alone, where
-    /// there is none. Its folder must be there.
+    /// Opens the file at `url`, such as `sqlite:///var/lib/semel/keys.db`; makes it, readable by
+    /// its owner alone, where there is none. Its folder must be there.
     ///
     /// | option in the URL | meaning |
     /// |---|---|

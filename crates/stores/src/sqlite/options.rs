@@ -14,7 +14,8 @@ use super::error::unfit;
 const BUSY: Duration = Duration::from_secs(4);
 const BUSY_AT_MOST: Duration = Duration::from_secs(60);
 
-/// To how many bytes the write-ahead log is cut back when it begins anew; it stays as large as it ever was otherwise.
+/// To how many bytes the write-ahead log is cut back when it begins anew; it stays as large as it
+/// ever was otherwise.
 const LOG_AT_MOST: &str = "33554432";
 
 /// A parsed URL.

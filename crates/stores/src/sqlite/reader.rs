@@ -18,7 +18,8 @@ const MOST: u32 = 4;
 /// How long to wait for one.
 const LIMIT: Duration = Duration::from_secs(4);
 
-/// A few connections for reading. Each reply has a channel of its own, so a cancelled caller disturbs no other.
+/// A few connections for reading. Each reply has a channel of its own, so a cancelled caller
+/// disturbs no other.
 pub(super) struct Reader {
     pool: SqlitePool,
     exhausted: AtomicU64,
@@ -29,7 +30,8 @@ pub(super) type ListedRow = (Address, Result<Record, RecordError>);
 
 impl Reader {
     pub(super) fn new(options: &Options) -> Self {
-        // Rows are read ahead by number, not by size, so only a few are buffered in case they are large.
+        // Rows are read ahead by number, not by size, so only a few are buffered in case they are
+        // large.
         let connect = options
             .connect()
             .row_buffer_size(2)
@@ -55,8 +57,8 @@ impl Reader {
         Ok(record.transpose()?)
     }
 
-    /// Hands the records after an address to `take`, by address, until that says enough. Answers whether the table
-    /// ended before.
+    /// Hands the records after an address to `take`, by address, until that says enough. Answers
+    /// whether the table ended before.
     pub(super) async fn walk(
         &self,
         after: Option<Address>,

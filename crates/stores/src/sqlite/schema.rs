@@ -48,7 +48,8 @@ async fn connect(options: &Options) -> StoreResult<SqliteConnection> {
         .map_err(store_error)
 }
 
-/// The names of the files that are not applied yet to the database at `url`. Creates neither tables nor the file.
+/// The names of the files that are not applied yet to the database at `url`. Creates neither tables
+/// nor the file.
 ///
 /// # Errors
 /// If it can't be opened, or isn't one of ours.
@@ -69,8 +70,8 @@ pub async fn pending(url: &str) -> StoreResult<Vec<&'static str>> {
     Ok(names)
 }
 
-/// Readers and the writer don't wait for each other with a write-ahead log. Turning it on needs the file alone, for
-/// which SQLite doesn't wait by itself.
+/// Readers and the writer don't wait for each other with a write-ahead log. Turning it on needs the
+/// file alone, for which SQLite doesn't wait by itself.
 async fn use_log(
     connection: &mut SqliteConnection,
     options: &Options,
@@ -90,7 +91,8 @@ async fn use_log(
 
 /// Rejects a file of another application, or of a later version.
 async fn check(connection: &mut SqliteConnection) -> StoreResult<()> {
-    // In this order: both are committed at once, maybe between these two, by another process that makes them.
+    // In this order: both are committed at once, maybe between these two, by another process that
+    // makes them.
     let tables = number(connection, "SELECT count(*) FROM sqlite_schema").await?;
     let application = number(connection, "PRAGMA application_id").await?;
     if application != APPLICATION && (application != 0 || tables != 0) {

@@ -1,7 +1,8 @@
 //! Wake-ups from other processes: polls the file's change counter while there are waiters.
 //!
-//! `PRAGMA data_version` changes when another connection commits. It is read from shared memory, without a query or a lock.
-//! Only when it has changed are the watched records read. They are hints: waiters poll as well.
+//! `PRAGMA data_version` changes when another connection commits. It is read from shared memory,
+//! without a query or a lock. Only when it has changed are the watched records read. They are
+//! hints: waiters poll as well.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
@@ -82,7 +83,8 @@ impl ChangeWatcher {
         let mut last = None;
         while self.has_waiters() {
             let version = Some(version(connection).await?);
-            // A new watch needs a read as well: its record may have been settled before this connection was opened.
+            // A new watch needs a read as well: its record may have been settled before this
+            // connection was opened.
             let is_new = version != last || self.has_new_watch();
             last = version;
             if is_new {
@@ -93,7 +95,8 @@ impl ChangeWatcher {
         Ok(())
     }
 
-    /// Whether there are waiters. A waiter that leaves doesn't remove its record, so the set is cleared here.
+    /// Whether there are waiters. A waiter that leaves doesn't remove its record, so the set is
+    /// cleared here.
     fn has_waiters(&self) -> bool {
         let Some(inner) = self.inner.upgrade() else {
             return false;

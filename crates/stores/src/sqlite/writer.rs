@@ -1,5 +1,5 @@
-//! The one writer of this process (group commit): it makes all waiting changes in one transaction, so that callers share
-//! the cost of the disk write.
+//! The one writer of this process (group commit): it makes all waiting changes in one transaction,
+//! so that callers share the cost of the disk write.
 
 use std::sync::Arc;
 
@@ -81,7 +81,8 @@ impl WriterTask {
             }
         }
         if let Some(connection) = self.connection {
-            // The last one that closes the file brings the log into it. An error leaves that to the next who opens it.
+            // The last one that closes the file brings the log into it. An error leaves that to the
+            // next who opens it.
             let _ = connection.close().await;
         }
     }
@@ -110,8 +111,8 @@ impl WriterTask {
         }
     }
 
-    /// `BEGIN IMMEDIATE` takes the write lock before anything is read, waiting for other processes as long as the
-    /// options say; time is looked at after that.
+    /// `BEGIN IMMEDIATE` takes the write lock before anything is read, waiting for other processes
+    /// as long as the options say; time is looked at after that.
     async fn transact(
         &mut self,
         connection: &mut SqliteConnection,

@@ -157,8 +157,8 @@ pub(crate) async fn each_owner_has_a_key(bare: Arc<dyn StoreAdmin>) {
     assert!(scopes.clone().all(|scope| scope == "charge"), "{scopes:?}");
 }
 
-/// A process that writes with its own keys finds data keys by the records, and one that knows no data keys refuses by name.
-/// What was encrypted before there were data keys is read.
+/// A process that writes with its own keys finds data keys by the records, and one that knows no
+/// data keys refuses by name. What was encrypted before there were data keys is read.
 pub(crate) async fn a_reader_finds_data_keys(bare: Arc<dyn StoreAdmin>) {
     let (one, other) = (tenant(), tenant());
     let old = of(&one, None);
@@ -180,7 +180,8 @@ pub(crate) async fn a_reader_finds_data_keys(bare: Arc<dyn StoreAdmin>) {
     replays(&writer, &own).await;
 }
 
-/// A subject's checkpoints have its key, and an empty one tells it to a process that has only the lease.
+/// A subject's checkpoints have its key, and an empty one tells it to a process that has only the
+/// lease.
 pub(crate) async fn a_checkpoint_tells_its_subject(bare: Arc<dyn StoreAdmin>) {
     let place = tenant();
     let make = || node(&bare, DataKeyUse::Subject, vec![key(1, 1)]);
@@ -239,7 +240,8 @@ async fn erase(node: &Node, owner: &DataOwner<'_>) -> (u32, u32) {
     (erased.destroyed, erased.before)
 }
 
-/// An erased subject is unreadable on every node that looks, and runs nothing again. Others are untouched.
+/// An erased subject is unreadable on every node that looks, and runs nothing again. Others are
+/// untouched.
 pub(crate) async fn erased_answers_are_unreadable(bare: Arc<dyn StoreAdmin>) {
     let (one, other) = (tenant(), tenant());
     let node = node(&bare, DataKeyUse::Subject, vec![key(1, 1)]);
@@ -397,7 +399,8 @@ pub(crate) async fn a_lost_data_key_is_named(bare: Arc<dyn StoreAdmin>) {
     assert_eq!(cause(&error), by(RecordError::NoKey(name.key_id())));
 }
 
-/// A new key of the process wraps the data keys again; the old one is then not needed. A pass that was interrupted goes on.
+/// A new key of the process wraps the data keys again; the old one is then not needed. A pass that
+/// was interrupted goes on.
 pub(crate) async fn data_keys_are_wrapped_again(bare: Arc<dyn StoreAdmin>) {
     let place = tenant();
     let second = (place.0.clone(), format!("t-{:016x}", chance() >> 64));

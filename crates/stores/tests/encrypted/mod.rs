@@ -1,6 +1,8 @@
-//! An encrypted store on a real server: what is written, what is refused, and how keys change (P46, P47).
+//! An encrypted store on a real server: what is written, what is refused, and how keys change (P46,
+//! P47).
 //!
-//! Each test changes the stored record through the store without encryption, as somebody with access to the server would.
+//! Each test changes the stored record through the store without encryption, as somebody with
+//! access to the server would.
 #![allow(dead_code, reason = "each store's tests use what they need of it")]
 
 pub(crate) mod data_keys;
@@ -130,7 +132,8 @@ async fn refused(
     };
     assert_eq!(error.kind, StoreErrorKind::Record, "{error:?}");
     assert_eq!(stored(bare, claim).await, before);
-    // An operator sees the record without its content, for the same reason, and nobody else uses it.
+    // An operator sees the record without its content, for the same reason, and nobody else uses
+    // it.
     let read = store.read(&claim.identity).await.expect("an answer");
     let read = read.expect("a record");
     let reason = read.locked().map(|reason| reason.to_string());
@@ -355,7 +358,8 @@ pub(crate) async fn plain_records_are_read_or_refused(bare: Arc<dyn StoreAdmin>)
     );
 }
 
-/// One test for each, on the store that `$store` opens. `$store` gives the store, and what has to live as long.
+/// One test for each, on the store that `$store` opens. `$store` gives the store, and what has to
+/// live as long.
 macro_rules! encrypted_tests {
     ($store:expr) => {
         $crate::encrypted::encrypted_tests! { $store =>

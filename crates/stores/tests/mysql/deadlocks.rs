@@ -1,4 +1,5 @@
-//! Sessions that wait for each other: the server chooses one to give way, and the store sends its statement again.
+//! Sessions that wait for each other: the server chooses one to give way, and the store sends its
+//! statement again.
 
 use semel_core::{Claim, Claimed, Store};
 use semel_testkit::private::MariaDbServer;
@@ -49,7 +50,8 @@ async fn three_sessions_that_insert_one_key_have_one_winner_and_no_error() {
     let before = server.sql(DEADLOCKS);
     for _ in 0..5 {
         let claim = fresh();
-        // The first has a row that is not committed; the other two wait for it, each with a shared lock to come.
+        // The first has a row that is not committed; the other two wait for it, each with a shared
+        // lock to come.
         let mut one = pool.begin().await.unwrap();
         run(&mut one, &insert(&claim)).await;
         let claiming = [(two.clone(), claim.clone()), (three.clone(), again(&claim))];
@@ -88,7 +90,8 @@ async fn deadlock_victim_statement_is_retried() {
         &format!("INSERT INTO heavy VALUES {}", rows.join(",")),
     )
     .await;
-    // A trigger makes the settlement want another row than its own, which somebody has who wants the settlement's.
+    // A trigger makes the settlement want another row than its own, which somebody has who wants
+    // the settlement's.
     let trigger = "CREATE TRIGGER second AFTER UPDATE ON semel_records FOR EACH ROW \
                    UPDATE heavy SET value = value + 1 WHERE id = 1";
     run(&mut pool.acquire().await.unwrap(), trigger).await;

@@ -1,4 +1,5 @@
-//! `run_in` whose transaction is over before its settlement: by a deadlock, or by a statement of the effect's own.
+//! `run_in` whose transaction is over before its settlement: by a deadlock, or by a statement of
+//! the effect's own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -62,8 +63,8 @@ async fn meet(mut tx: MySqlTx, entry: String, wrote: &Notify, then: Then) -> Res
     Ok(1)
 }
 
-/// Another session, which has the second row and then wants the first. Its transaction is the heavier one, which the
-/// server keeps.
+/// Another session, which has the second row and then wants the first. Its transaction is the
+/// heavier one, which the server keeps.
 async fn cross(server: &MariaDbServer, pool: &MySqlPool, locked: &Notify, wrote: &Notify) {
     let mut other = pool.begin().await.expect("a server");
     let most = "UPDATE heavy SET value = 1 WHERE id > 1";
@@ -80,8 +81,8 @@ async fn cross(server: &MariaDbServer, pool: &MySqlPool, locked: &Notify, wrote:
     other.rollback().await.expect("a server");
 }
 
-/// Runs an effect that meets a deadlock, and then the same key again. The entry is there once, and what the first caller
-/// was told is true.
+/// Runs an effect that meets a deadlock, and then the same key again. The entry is there once, and
+/// what the first caller was told is true.
 async fn meets_a_deadlock(then: Then) {
     let server = MariaDbServer::start(&[]).await;
     let pool = MySqlPool::connect(&server.url()).await.expect("a server");
@@ -141,7 +142,8 @@ async fn an_effect_that_stops_at_a_deadlock_may_be_called_again() {
     meets_a_deadlock(Then::Stops).await;
 }
 
-/// Runs an effect that sends `statements` one by one, passes over their errors, and answers as `fails` says.
+/// Runs an effect that sends `statements` one by one, passes over their errors, and answers as
+/// `fails` says.
 async fn run(bank: &Bank, key: &str, statements: &[&str], fails: bool) -> Result<u32, Error> {
     let statements: Vec<String> = statements
         .iter()

@@ -1,4 +1,5 @@
-//! Cut connections, ended sessions, killed servers: nothing acknowledged is lost, and nobody gets another's answer.
+//! Cut connections, ended sessions, killed servers: nothing acknowledged is lost, and nobody gets
+//! another's answer.
 
 #![expect(
     clippy::disallowed_methods,
@@ -30,8 +31,8 @@ async fn reply_lost_after_the_write_is_recovered_by_a_retry() {
     ))
     .await;
     for _ in 0..8 {
-        // A connection that was cut is made anew, and statements are prepared on it anew: only then is the next reply
-        // the one that matters.
+        // A connection that was cut is made anew, and statements are prepared on it anew: only then
+        // is the next reply the one that matters.
         let prepare = async || {
             let other = fresh();
             let lease = won(&store, &other).await;

@@ -50,7 +50,8 @@ impl Clocked {
         let beside = self.folder.join("next");
         std::fs::write(&beside, "-3600s\n").expect("a file");
         std::fs::rename(beside, self.folder.join("offset")).expect("a file");
-        // Each thread of the server may keep its time for a second: until the last of them has read the file.
+        // Each thread of the server may keep its time for a second: until the last of them has read
+        // the file.
         let mut seen = 0;
         while seen < 30 {
             let now = store.now().await.expect("a server");

@@ -1,7 +1,7 @@
 //! MariaDB, on real servers: the rules, runs inside the caller's transaction, and what goes wrong.
 //!
-//! `cargo xtask services up mariadb` starts the shared server; without it these tests fail. Tests that kill servers or
-//! change their settings have servers of their own.
+//! `cargo xtask services up mariadb` starts the shared server; without it these tests fail. Tests
+//! that kill servers or change their settings have servers of their own.
 #![cfg(feature = "mysql")]
 
 mod deadlocks;

@@ -1,4 +1,5 @@
-//! What the server may answer, brought about one by one: an effect that ran is settled in the end, and runs once.
+//! What the server may answer, brought about one by one: an effect that ran is settled in the end,
+//! and runs once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,7 +15,8 @@ use sqlx::mysql::MySqlPool;
 use crate::open;
 use crate::support::fresh;
 
-/// A server that refuses as the test says. What it counts by is no transactional table, so that it is not rolled back.
+/// A server that refuses as the test says. What it counts by is no transactional table, so that it
+/// is not rolled back.
 struct Refusing {
     server: MariaDbServer,
     pool: MySqlPool,

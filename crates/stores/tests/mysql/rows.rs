@@ -1,4 +1,5 @@
-//! How many rows were affected is told in two ways, by a flag of the connection; whose a record is never depends on it.
+//! How many rows were affected is told in two ways, by a flag of the connection; whose a record is
+//! never depends on it.
 
 use std::net::SocketAddr;
 
@@ -11,8 +12,8 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::support::{again, complete, fresh, sleep, terms, won};
 
-/// A way to the server that takes the flag `CLIENT_FOUND_ROWS` out of what a client says when it connects, as a proxy
-/// may.
+/// A way to the server that takes the flag `CLIENT_FOUND_ROWS` out of what a client says when it
+/// connects, as a proxy may.
 async fn without_found_rows(server: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("a port");
@@ -77,7 +78,8 @@ async fn keeps_the_rules(store: &MySqlStore) -> StoreResult<()> {
     settles(store, &lease).await
 }
 
-/// Renewals in quick succession, some within a microsecond for all we know; the same checkpoint again; a stale owner.
+/// Renewals in quick succession, some within a microsecond for all we know; the same checkpoint
+/// again; a stale owner.
 async fn renews(store: &MySqlStore, lease: &Grant) -> StoreResult<()> {
     for _ in 0..20 {
         let checkpoint = bytes::Bytes::from_static(b"same");

@@ -1,5 +1,5 @@
-//! Servers and URLs that are not fit are refused at start, with what to do; and what the store says of its server, each
-//! finding brought about.
+//! Servers and URLs that are not fit are refused at start, with what to do; and what the store says
+//! of its server, each finding brought about.
 
 use semel_core::diagnosis::Severity;
 use semel_core::store::StoreAdmin as _;

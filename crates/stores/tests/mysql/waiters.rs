@@ -1,4 +1,5 @@
-//! What waiting costs the server: callers that wait ask from time to time, not as fast as they are answered.
+//! What waiting costs the server: callers that wait ask from time to time, not as fast as they are
+//! answered.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -31,7 +32,8 @@ impl Observer for Claims {
     }
 }
 
-/// The row of such a run is not committed, so nobody sees it running: that is no reason to ask at once (P34).
+/// The row of such a run is not committed, so nobody sees it running: that is no reason to ask at
+/// once (P34).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p34_a_waiter_behind_an_open_transaction_asks_now_and_then() {
     let (bank, key) = (Bank::open().await, fresh());

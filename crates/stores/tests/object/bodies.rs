@@ -13,7 +13,8 @@ use super::support::{chance, clock, open, own_url, proxy, through, variable};
 
 const ABOVE: usize = 10_000;
 
-/// A node of a service that keeps records in Redis and large bodies in a bucket. A store that is down stops nothing.
+/// A node of a service that keeps records in Redis and large bodies in a bucket. A store that is
+/// down stops nothing.
 struct Node {
     semel: Semel,
     runs: Arc<AtomicUsize>,

@@ -1,5 +1,5 @@
-//! The canary in a bucket (P41): the bucket's own rule doesn't remove it while it is needed, and without it a node with another
-//! secret is refused all the same.
+//! The canary in a bucket (P41): the bucket's own rule doesn't remove it while it is needed, and
+//! without it a node with another secret is refused all the same.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

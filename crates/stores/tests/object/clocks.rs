@@ -36,8 +36,8 @@ async fn a_wall_clock_that_is_a_day_off_changes_nothing() {
     }
 }
 
-/// A process that was suspended has an idea of the server's time that is as old. What it writes before it has heard from
-/// the server again is not taken for as old as it believes.
+/// A process that was suspended has an idea of the server's time that is as old. What it writes
+/// before it has heard from the server again is not taken for as old as it believes.
 #[tokio::test]
 async fn the_lease_of_a_process_that_slept_is_not_taken_for_lapsed() {
     let url = own_url();
@@ -53,8 +53,8 @@ async fn the_lease_of_a_process_that_slept_is_not_taken_for_lapsed() {
     busy(&other, &again(&claim)).await;
 }
 
-/// And one that slept after it had claimed does not take others' leases for younger than they are for ever: it learns
-/// the time from the first reply.
+/// And one that slept after it had claimed does not take others' leases for younger than they are
+/// for ever: it learns the time from the first reply.
 #[tokio::test]
 async fn a_process_that_slept_learns_the_time_from_the_first_reply() {
     let url = own_url();
@@ -71,8 +71,8 @@ async fn a_process_that_slept_learns_the_time_from_the_first_reply() {
     assert_eq!(taken.attempt, 2);
 }
 
-/// `Date` and `Last-Modified` are cut to the second, so that a lease could seem over before it is: the margin keeps
-/// everybody off for longer than that.
+/// `Date` and `Last-Modified` are cut to the second, so that a lease could seem over before it is:
+/// the margin keeps everybody off for longer than that.
 #[tokio::test]
 async fn nobody_takes_over_before_the_margin_is_past() {
     let url = own_url();

@@ -1,4 +1,5 @@
-//! What a server of objects may answer, brought about one by one: an effect that ran is settled in the end, and runs once.
+//! What a server of objects may answer, brought about one by one: an effect that ran is settled in
+//! the end, and runs once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

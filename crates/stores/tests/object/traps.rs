@@ -17,7 +17,8 @@ use super::support::{
     OddClock, again, busy, complete, fresh, open, open_with, own_url, proxy, replayed, through, won,
 };
 
-/// Every kind of call, each with its first write going wrong; all have to end as if nothing had been wrong.
+/// Every kind of call, each with its first write going wrong; all have to end as if nothing had
+/// been wrong.
 async fn all_calls_with(wrong: HttpFault) {
     let proxy = proxy().await;
     let store = open(&through(&proxy, &own_url())).await;
@@ -81,7 +82,8 @@ async fn an_error_of_the_server_after_the_write_is_not_taken_for_a_loss() {
 
 #[tokio::test]
 async fn an_own_write_that_is_refused_for_itself_is_recognised() {
-    // What a retry further down would make of it: the write is there, and the answer is that it can't be.
+    // What a retry further down would make of it: the write is there, and the answer is that it
+    // can't be.
     all_calls_with(HttpFault::DoneBut(412)).await;
 }
 
@@ -95,7 +97,8 @@ async fn an_error_of_the_server_before_the_write_is_tried_again() {
     all_calls_with(HttpFault::Refused(500)).await;
 }
 
-/// A connection that is closed before the answer, as servers close those that were idle, is no reason to fail a look.
+/// A connection that is closed before the answer, as servers close those that were idle, is no
+/// reason to fail a look.
 #[tokio::test]
 async fn a_read_that_got_no_answer_is_sent_again() {
     let proxy = proxy().await;
@@ -173,8 +176,8 @@ async fn anothers_write_is_not_taken_for_ones_own() {
     assert_eq!(late.expect("an answer"), Settled::Lost);
 }
 
-/// Two writes of the same record at the same time of a clock that stands still have different tags: a condition on the
-/// first can't be met by the second.
+/// Two writes of the same record at the same time of a clock that stands still have different tags:
+/// a condition on the first can't be met by the second.
 #[tokio::test]
 async fn two_writes_of_the_same_record_can_be_told_apart() {
     let clock = OddClock::new(0);
@@ -184,7 +187,8 @@ async fn two_writes_of_the_same_record_can_be_told_apart() {
     let path = store.path_of(&claim.identity);
     clock.stop();
     let mut tags = Vec::new();
-    // More than a few, so that some of them fall into one second of the server's clock, which moves our idea of time.
+    // More than a few, so that some of them fall into one second of the server's clock, which moves
+    // our idea of time.
     for _ in 0..8 {
         let renewed = store.renew(&lease, None).await;
         assert_eq!(renewed.expect("an answer"), Renewed::Held);
@@ -231,7 +235,8 @@ async fn missing_server_is_unavailable_and_nothing_changed() {
     assert!(error.to_string().contains("nothing was changed"), "{error}");
 }
 
-/// Errors are for logs: what they say never has the login, or what the server repeats of the request.
+/// Errors are for logs: what they say never has the login, or what the server repeats of the
+/// request.
 #[tokio::test]
 async fn a_refused_login_is_said_without_it() {
     let url = own_url().replace("semel-secret", "hunter2");

@@ -18,8 +18,9 @@ const AS_EVER: &str = "alter system reset synchronous_standby_names";
 
 const WAITING: &str = "select count(*) from pg_stat_activity where wait_event = 'SyncRep'";
 
-/// Waits until commits wait for a replica. A session that shows the setting says nothing about that: commits go by what
-/// the checkpointer has seen. So one commit after the other is tried, until one waits.
+/// Waits until commits wait for a replica. A session that shows the setting says nothing about
+/// that: commits go by what the checkpointer has seen. So one commit after the other is tried,
+/// until one waits.
 pub(crate) async fn until_commits_wait(server: &PostgresServer) {
     let cancel = "select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'";
     for _ in 0..600 {

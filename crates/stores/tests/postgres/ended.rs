@@ -1,4 +1,5 @@
-//! `run_in` whose effect ends the transaction by itself: nobody knows what of it was committed, so its key is in doubt.
+//! `run_in` whose effect ends the transaction by itself: nobody knows what of it was committed, so
+//! its key is in doubt.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,7 +9,8 @@ use sqlx::AssertSqlSafe;
 
 use crate::transaction::{Bank, fresh};
 
-/// Runs an effect that sends `statements` one by one, passes over their errors, and answers as `fails` says.
+/// Runs an effect that sends `statements` one by one, passes over their errors, and answers as
+/// `fails` says.
 async fn run(bank: &Bank, key: &str, statements: &[&str], fails: bool) -> Result<u32, Error> {
     let statements: Vec<String> = statements
         .iter()

@@ -1,4 +1,5 @@
-//! Every error of the server's: a settlement that is refused by it is settled in the end, and the effect runs once.
+//! Every error of the server's: a settlement that is refused by it is settled in the end, and the
+//! effect runs once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,8 +13,8 @@ use semel_testkit::private::PostgresServer;
 use crate::open;
 use crate::support::{complete, fresh, won};
 
-/// Settlements fail with the code in `refusal` for as many times as its sequence says; a sequence counts also what is
-/// rolled back.
+/// Settlements fail with the code in `refusal` for as many times as its sequence says; a sequence
+/// counts also what is rolled back.
 const REFUSAL: &str = "
     create table refusal (code text not null, times bigint not null);
     insert into refusal values ('', 0);

@@ -1,4 +1,5 @@
-//! Cut connections, ended sessions, killed servers: nothing acknowledged is lost, and nobody gets another's answer.
+//! Cut connections, ended sessions, killed servers: nothing acknowledged is lost, and nobody gets
+//! another's answer.
 
 #![expect(
     clippy::disallowed_methods,
@@ -183,8 +184,9 @@ impl Pair {
         }
     }
 
-    /// Load on the primary, whose way to the replica is closed half-way; then the primary fails, and the replica
-    /// takes its place. → how many were acknowledged, and how many of these are lost.
+    /// Load on the primary, whose way to the replica is closed half-way; then the primary fails,
+    /// and the replica takes its place. → how many were acknowledged, and how many of these are
+    /// lost.
     async fn fail_over(mut self) -> (usize, usize) {
         let store = open(&self.primary.url()).await;
         let load = Load::on(&store);
@@ -238,7 +240,8 @@ async fn a_server_that_comes_back_is_used_again() {
     assert!(done(&store, &fresh()).await);
 }
 
-/// A key that is claimed and given back without end: another is quicker each time, which is an answer and no error (P4).
+/// A key that is claimed and given back without end: another is quicker each time, which is an
+/// answer and no error (P4).
 #[tokio::test]
 async fn a_claim_that_is_overtaken_every_time_is_answered_busy() {
     let server = PostgresServer::start(&[]).await;

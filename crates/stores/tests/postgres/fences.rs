@@ -42,7 +42,8 @@ impl Clocked {
         let beside = self.folder.join("next");
         std::fs::write(&beside, format!("{offset}\n")).expect("a file");
         std::fs::rename(beside, self.folder.join("offset")).expect("a file");
-        // Each session has a time of its own for a second: until the last of them has read the file.
+        // Each session has a time of its own for a second: until the last of them has read the
+        // file.
         let mut seen = 0;
         while seen < 30 {
             let now = store.now().await.expect("a server");
@@ -67,7 +68,8 @@ fn again(claim: &Claim) -> Claim {
     }
 }
 
-/// As after a clock that was set back: a claim begins while a deletion is not over, with the floor from before it.
+/// As after a clock that was set back: a claim begins while a deletion is not over, with the floor
+/// from before it.
 #[tokio::test]
 async fn p22_fences_grow_for_a_claim_that_waits_for_a_deletion() {
     let server = PostgresServer::start(&[]).await;

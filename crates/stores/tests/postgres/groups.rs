@@ -61,7 +61,8 @@ async fn lost_reply_doubts_nobody() {
     shared::lost_reply_doubts_nobody(&proxy, &store).await;
 }
 
-/// The key of an open transaction is claimed in the same batch as others, which are answered before that transaction ends.
+/// The key of an open transaction is claimed in the same batch as others, which are answered before
+/// that transaction ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn open_transaction_delays_no_other_key() {
     let server = PostgresServer::start(&[]).await;

@@ -1,7 +1,9 @@
-//! PostgreSQL, on real servers: the rules, runs inside the caller's transaction, and what goes wrong.
+//! PostgreSQL, on real servers: the rules, runs inside the caller's transaction, and what goes
+//! wrong.
 //!
-//! `cargo xtask services up postgres pgbouncer postgres-sync` starts the shared servers; without them these tests
-//! fail. Tests that kill servers or change their settings have servers of their own.
+//! `cargo xtask services up postgres pgbouncer postgres-sync` starts the shared servers; without
+//! them these tests fail. Tests that kill servers or change their settings have servers of their
+//! own.
 #![cfg(feature = "postgres")]
 
 mod commits;

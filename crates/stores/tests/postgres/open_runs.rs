@@ -1,4 +1,5 @@
-//! Whoever comes while a `run_in` is open: is told that it is busy, waits with pauses, and makes nobody else wait.
+//! Whoever comes while a `run_in` is open: is told that it is busy, waits with pauses, and makes
+//! nobody else wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -144,7 +145,8 @@ impl Observer for Claims {
     }
 }
 
-/// Two seconds behind an open transaction: a waiter asks with growing pauses (P34), and no session waits for a lock.
+/// Two seconds behind an open transaction: a waiter asks with growing pauses (P34), and no session
+/// waits for a lock.
 async fn waits_with_pauses(replaces: bool, plainly: bool) {
     let server = PostgresServer::start(&[]).await;
     let owner = Bank::at(&server.url(), Semel::builder()).await;

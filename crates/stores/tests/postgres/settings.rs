@@ -1,4 +1,5 @@
-//! Servers and URLs that are not fit are refused at start, with what to do; TLS and a role that may little work.
+//! Servers and URLs that are not fit are refused at start, with what to do; TLS and a role that may
+//! little work.
 
 use std::process::Command;
 

@@ -1,7 +1,8 @@
-//! PostgreSQL keeps every rule: the conformance suite on a single server, behind PgBouncer in transaction mode,
-//! and with a synchronous replica.
+//! PostgreSQL keeps every rule: the conformance suite on a single server, behind PgBouncer in
+//! transaction mode, and with a synchronous replica.
 //!
-//! `cargo xtask services up postgres pgbouncer postgres-sync` starts them; without them these tests fail.
+//! `cargo xtask services up postgres pgbouncer postgres-sync` starts them; without them these tests
+//! fail.
 
 use std::str::FromStr as _;
 use std::sync::Arc;

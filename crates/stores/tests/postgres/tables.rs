@@ -1,4 +1,5 @@
-//! What becomes of the tables: updates within their page, bodies by the day, sweeping and the archive.
+//! What becomes of the tables: updates within their page, bodies by the day, sweeping and the
+//! archive.
 
 use semel_core::{Settled, Store, StoreAdmin as _};
 use semel_testkit::private::PostgresServer;

@@ -32,7 +32,8 @@ pub(crate) fn is_swap(words: &Words) -> bool {
     words[0].starts_with(b"EVAL") && words.len() == 7 && words[4].len() == HEADER_BYTES
 }
 
-/// Listens on the loopback address for as long as it lives. One command at a time on each connection.
+/// Listens on the loopback address for as long as it lives. One command at a time on each
+/// connection.
 pub(crate) struct Interceptor {
     address: SocketAddr,
     shared: Arc<Shared>,

@@ -1,4 +1,5 @@
-//! The ways to a server: users with few permissions, TLS, prefixes, URLs; and which servers are refused.
+//! The ways to a server: users with few permissions, TLS, prefixes, URLs; and which servers are
+//! refused.
 
 use std::collections::BTreeSet;
 
@@ -117,7 +118,8 @@ async fn the_suite_passes_over_tls_with_an_authority_of_ones_own() {
         "--tls-ca-cert-file",
         &ca,
     ];
-    // Clients need certificates too, unless that is turned off: `cert` and `key` are used with it on.
+    // Clients need certificates too, unless that is turned off: `cert` and `key` are used with it
+    // on.
     let _server = RedisServer::start(&settings).await;
     let url = format!("rediss://localhost:{port}?ca={ca}&cert={cert}&key={key}");
     suite(&url, is_short).await;

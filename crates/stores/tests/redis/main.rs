@@ -1,8 +1,8 @@
-//! The Redis store on real servers: the conformance suite on every set-up, the ways to reach a server, and the
-//! traps that others fell into.
+//! The Redis store on real servers: the conformance suite on every set-up, the ways to reach a
+//! server, and the traps that others fell into.
 //!
-//! `cargo xtask services up redis valkey redis-sentinel redis-cluster` starts what is shared; without them these
-//! tests fail. What a test kills, pauses or configures is a server of its own.
+//! `cargo xtask services up redis valkey redis-sentinel redis-cluster` starts what is shared;
+//! without them these tests fail. What a test kills, pauses or configures is a server of its own.
 #![cfg(feature = "redis")]
 
 mod diagnosis;

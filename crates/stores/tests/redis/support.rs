@@ -132,14 +132,15 @@ pub(crate) async fn scene(url: impl Into<String>) -> Scene {
     Scene::new(Arc::new(Server::at(url).await))
 }
 
-/// The suite in one process, many checks at a time: quick, if the set-up is not a new topology but another way
-/// to the same servers. Left out is what writes behind the store's back, which takes a way of its own.
+/// The suite in one process, many checks at a time: quick, if the set-up is not a new topology but
+/// another way to the same servers. Left out is what writes behind the store's back, which takes a
+/// way of its own.
 pub(crate) async fn suite(url: &str, wanted: impl Fn(&str) -> bool) {
     checks(url, wanted, 1).await;
 }
 
-/// The same where each answer waits for a replica or a disk. On a busy machine one comes too late, which is told as
-/// unknown, and rightly: then the check is made again from its beginning.
+/// The same where each answer waits for a replica or a disk. On a busy machine one comes too late,
+/// which is told as unknown, and rightly: then the check is made again from its beginning.
 pub(crate) async fn suite_at_a_level(url: &str, wanted: impl Fn(&str) -> bool) {
     checks(url, wanted, 5).await;
 }

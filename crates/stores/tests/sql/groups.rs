@@ -62,8 +62,8 @@ async fn assert_own_answers(store: &impl Store, claims: &[Claim]) {
     }
 }
 
-/// Two callers for each key: one of them wins it, with a fence of its own key. A lease that is not the owner's, in the
-/// same batch as those that are, settles nothing (P18).
+/// Two callers for each key: one of them wins it, with a fence of its own key. A lease that is not
+/// the owner's, in the same batch as those that are, settles nothing (P18).
 pub(crate) async fn each_key_has_one_owner(store: &impl Store) {
     let claims = claims();
     let twice: Vec<_> = claims

@@ -5,8 +5,8 @@ use semel_testkit::proxy::{Cut, Proxy};
 
 use crate::support::{complete, won};
 
-/// A deletion whose reply was lost is not denied, and not sent again, if it could meet another's record (P28). `store` has one
-/// connection, by the proxy; `direct` goes past it.
+/// A deletion whose reply was lost is not denied, and not sent again, if it could meet another's
+/// record (P28). `store` has one connection, by the proxy; `direct` goes past it.
 pub(crate) async fn of_a_deletion_is_not_denied(
     proxy: &Proxy,
     store: &impl StoreAdmin,
@@ -34,8 +34,9 @@ pub(crate) async fn of_a_deletion_is_not_denied(
     assert!(landed > 0, "no deletion was done and its reply lost");
 }
 
-/// A settlement whose last attempt changed nothing may have been applied by an earlier one, so its error is not definite (P28).
-/// `store` has one connection, through the proxy; `direct` goes past it.
+/// A settlement whose last attempt changed nothing may have been applied by an earlier one, so its
+/// error is not definite (P28). `store` has one connection, through the proxy; `direct` goes past
+/// it.
 pub(crate) async fn is_not_definite(
     proxy: &Proxy,
     store: &impl Store,

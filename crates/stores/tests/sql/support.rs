@@ -80,7 +80,8 @@ pub(crate) async fn done(store: &impl Store, claim: &Claim) -> bool {
     )
 }
 
-/// Runs operations on four tasks until told to stop; gives the claims that were acknowledged as settled.
+/// Runs operations on four tasks until told to stop; gives the claims that were acknowledged as
+/// settled.
 pub(crate) struct Load {
     stop: Arc<AtomicBool>,
     count: Arc<AtomicUsize>,

@@ -171,8 +171,8 @@ async fn log(store: &SqliteStore) -> Severity {
     finding(&findings, "log").severity
 }
 
-/// Whoever comes at once shares a transaction, up to some bytes: other processes wait for its end, and the log has to
-/// hold all of it.
+/// Whoever comes at once shares a transaction, up to some bytes: other processes wait for its end,
+/// and the log has to hold all of it.
 #[tokio::test]
 async fn many_large_answers_at_once_make_no_large_log() {
     let place = Place::new();
@@ -186,7 +186,8 @@ async fn many_large_answers_at_once_make_no_large_log() {
     assert_eq!(log(&store).await, Severity::Good);
 }
 
-/// A log that grew behind a reader is cut back once that is gone, so that nobody looks for it in vain.
+/// A log that grew behind a reader is cut back once that is gone, so that nobody looks for it in
+/// vain.
 #[tokio::test]
 async fn a_log_that_a_reader_made_grow_shrinks_after_it() {
     let place = Place::new();

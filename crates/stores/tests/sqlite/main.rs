@@ -1,5 +1,5 @@
-//! SQLite, on real files: the rules, and what goes wrong. Several processes on one file, and processes that are
-//! killed, are in `tests/tests/sqlite.rs`.
+//! SQLite, on real files: the rules, and what goes wrong. Several processes on one file, and
+//! processes that are killed, are in `tests/tests/sqlite.rs`.
 #![cfg(feature = "sqlite")]
 
 #[path = "../encrypted/mod.rs"]

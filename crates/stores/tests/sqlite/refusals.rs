@@ -57,8 +57,8 @@ fn all_handles() -> impl Iterator<Item = File> {
     std::iter::from_fn(|| File::open("/dev/null").ok())
 }
 
-/// While another process has the lock the connection is given up, and without handles there is no other: `BUSY`, then
-/// `CANTOPEN`.
+/// While another process has the lock the connection is given up, and without handles there is no
+/// other: `BUSY`, then `CANTOPEN`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a process of its own, which cargo-nextest gives to each test"]
 async fn a_process_short_of_file_handles_settles_when_it_has_some() {

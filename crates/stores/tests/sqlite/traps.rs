@@ -1,5 +1,5 @@
-//! What goes wrong with a file that several have open: locks that are held, callers that leave, clocks that are set
-//! back.
+//! What goes wrong with a file that several have open: locks that are held, callers that leave,
+//! clocks that are set back.
 
 #![expect(
     clippy::disallowed_methods,

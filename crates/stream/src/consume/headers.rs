@@ -15,9 +15,9 @@ use crate::operation::StreamOperation;
 /// | `Semel-Epoch` | the producer's life; 0 without |
 /// | `Idempotency-Key` | a key of up to 255 bytes; the broker's own message id (`Nats-Msg-Id`, AMQP's `message-id`) without |
 ///
-/// A message needs a session with a number, or a key. One with neither is refused: to apply it would be to apply its
-/// duplicates too. So is one with a header that is there and can't be read, for which a broker gives the empty text:
-/// without that header it would be another message.
+/// A message needs a session with a number, or a key. One with neither is refused: to apply it
+/// would be to apply its duplicates too. So is one with a header that is there and can't be read,
+/// for which a broker gives the empty text: without that header it would be another message.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Headers<'a> {

@@ -1,7 +1,7 @@
 //! Consumers: apply a broker's messages exactly once.
 //!
-//! Any broker with at-least-once delivery will do; [`Broker`] is its interface. Headers identify the operation of a message,
-//! see [`Headers`].
+//! Any broker with at-least-once delivery will do; [`Broker`] is its interface. Headers identify
+//! the operation of a message, see [`Headers`].
 
 mod headers;
 #[cfg(feature = "nats")]
@@ -29,30 +29,34 @@ pub enum Disposition {
     Done,
     /// Deliver it again, not before this time.
     Again(Duration),
-    /// It can never be applied: never deliver it again. Where the broker keeps such messages apart, it does.
+    /// It can never be applied: never deliver it again. Where the broker keeps such messages apart,
+    /// it does.
     Refused,
 }
 
-/// A source of messages that delivers each at least once, and again unless it is told that it is done.
+/// A source of messages that delivers each at least once, and again unless it is told that it is
+/// done.
 pub trait Broker: Send {
     /// A message that was delivered and is not settled yet.
     type Message: Send + Sync;
 
-    /// Up to `most` messages, as soon as there is one; none when `wait` has passed, or some seconds later where the
-    /// broker's answer was lost. It never waits for ever.
+    /// Up to `most` messages, as soon as there is one; none when `wait` has passed, or some seconds
+    /// later where the broker's answer was lost. It never waits for ever.
     fn fetch(
         &mut self,
         most: usize,
         wait: Duration,
     ) -> impl Future<Output = Result<Vec<Self::Message>, BrokerError>> + Send;
 
-    /// What says which operation it is. A header that is there and can't be read is the empty text, never absent.
+    /// What says which operation it is. A header that is there and can't be read is the empty text,
+    /// never absent.
     fn headers<'a>(&self, message: &'a Self::Message) -> Headers<'a>;
 
     /// What it says.
     fn payload<'a>(&self, message: &'a Self::Message) -> &'a [u8];
 
-    /// Tells the broker. An answer that gets lost is no harm: the message is delivered again, and known.
+    /// Tells the broker. An answer that gets lost is no harm: the message is delivered again, and
+    /// known.
     fn settle(
         &mut self,
         message: Self::Message,

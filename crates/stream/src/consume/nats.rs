@@ -22,12 +22,13 @@ use super::{Broker, BrokerError, Disposition, Headers};
 /// What JetStream itself knows a message by, within a window of its own.
 const MESSAGE_ID: &str = "Nats-Msg-Id";
 
-/// How long the server's next word may be in flight: as long as the client gives it if it has a timer.
+/// How long the server's next word may be in flight: as long as the client gives it if it has a
+/// timer.
 const ON_ITS_WAY: Duration = Duration::from_secs(5);
 
-/// A pull consumer of a stream. Make it durable, with `AckPolicy::Explicit`, an `ack_wait` longer than a transaction of a
-/// batch takes, and a `max_ack_pending` no less than the batches of all who share it: beyond that the server is silent,
-/// and a turn goes on after 5 seconds.
+/// A pull consumer of a stream. Make it durable, with `AckPolicy::Explicit`, an `ack_wait` longer
+/// than a transaction of a batch takes, and a `max_ack_pending` no less than the batches of all who
+/// share it: beyond that the server is silent, and a turn goes on after 5 seconds.
 #[derive(Debug)]
 pub struct JetStream {
     consumer: PullConsumer,
@@ -76,8 +77,8 @@ impl Broker for JetStream {
 
 /// Adds what a request brings. → whether the server said that it is all.
 ///
-/// That word is lost with a connection, and the client waits for it for ever: so a silence ends it too. What the server
-/// sent meanwhile comes again.
+/// That word is lost with a connection, and the client waits for it for ever: so a silence ends it
+/// too. What the server sent meanwhile comes again.
 async fn gather(
     request: impl Future<Output = Result<Batch, BatchError>>,
     patience: Duration,

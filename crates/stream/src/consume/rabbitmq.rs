@@ -14,10 +14,12 @@ use semel_core::Clock;
 use super::headers::names::{EPOCH, KEY, SEQUENCE, SESSION};
 use super::{Broker, BrokerError, Disposition, Headers};
 
-/// A consumer of a queue. Set the channel's prefetch (`basic_qos`) to no less than the batch, or the batch is never full.
+/// A consumer of a queue. Set the channel's prefetch (`basic_qos`) to no less than the batch, or
+/// the batch is never full.
 ///
-/// RabbitMQ delivers a refused message to the queue's dead-letter exchange, if it has one, and one to be delivered again
-/// at once: so that one is held back here for its time, and stays delivered until then.
+/// RabbitMQ delivers a refused message to the queue's dead-letter exchange, if it has one, and one
+/// to be delivered again at once: so that one is held back here for its time, and stays delivered
+/// until then.
 pub struct Rabbit {
     consumer: Consumer,
     clock: Arc<dyn Clock>,
@@ -85,8 +87,8 @@ impl Broker for Rabbit {
     }
 }
 
-/// What stands for a header that can't be read: no name, no key and no number, so that its message is refused. Were it
-/// called absent, its message would be taken for another.
+/// What stands for a header that can't be read: no name, no key and no number, so that its message
+/// is refused. Were it called absent, its message would be taken for another.
 const UNREADABLE: &str = "";
 
 fn read(properties: &BasicProperties) -> Headers<'_> {
@@ -101,7 +103,8 @@ fn read(properties: &BasicProperties) -> Headers<'_> {
     }
 }
 
-/// Clients choose the width of an integer by themselves, many the smallest that it fits in. All are read.
+/// Clients choose the width of an integer by themselves, many the smallest that it fits in. All are
+/// read.
 fn text(value: &AMQPValue) -> Cow<'_, str> {
     match value {
         AMQPValue::LongString(text) => utf8(text.as_bytes()),

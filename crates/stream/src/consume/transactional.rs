@@ -1,7 +1,8 @@
 //! [`Consumer`]: a broker's messages, applied in PostgreSQL exactly once.
 //!
-//! The steps of a turn: fetch → operation → admit → apply → commit → settle. Messages are settled after the commit, so that a
-//! process may crash anywhere: uncommitted messages are delivered again and applied, and committed ones are recognised.
+//! The steps of a turn: fetch → operation → admit → apply → commit → settle. Messages are settled
+//! after the commit, so that a process may crash anywhere: uncommitted messages are delivered again
+//! and applied, and committed ones are recognised.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -16,11 +17,13 @@ use crate::postgres::{Inbox, InboxAdmission, InboxError};
 
 /// The effect of each operation.
 pub trait Effect: Send {
-    /// Applies an operation in this transaction, and does nothing elsewhere: it may be rolled back and called again.
+    /// Applies an operation in this transaction, and does nothing elsewhere: it may be rolled back
+    /// and called again.
     ///
-    /// An error rolls the transaction back, and has the message delivered again; who wants to know why says so here.
-    /// So does the error of a statement that is swallowed: PostgreSQL has given the transaction up then. Where one may
-    /// fail, let it say so itself (`ON CONFLICT DO NOTHING`), or give it a savepoint.
+    /// An error rolls the transaction back, and has the message delivered again; who wants to know
+    /// why says so here. So does the error of a statement that is swallowed: PostgreSQL has given
+    /// the transaction up then. Where one may fail, let it say so itself (`ON CONFLICT DO
+    /// NOTHING`), or give it a savepoint.
     fn apply(
         &mut self,
         transaction: &mut PgConnection,
@@ -43,7 +46,8 @@ pub struct ConsumerOptions {
     pub tenant: Tenant,
 }
 
-/// 500 messages in a transaction; 1 second for messages to come, 200 milliseconds before one comes again.
+/// 500 messages in a transaction; 1 second for messages to come, 200 milliseconds before one comes
+/// again.
 impl Default for ConsumerOptions {
     fn default() -> Self {
         Self {
@@ -212,7 +216,8 @@ impl<B: Broker, E: Effect> Consumer<B, E> {
         outcome.map(|()| report)
     }
 
-    /// All in one transaction; if an effect fails, each in one of its own, so that it holds up no other.
+    /// All in one transaction; if an effect fails, each in one of its own, so that it holds up no
+    /// other.
     async fn apply(
         &mut self,
         work: &mut Work<B::Message>,
@@ -314,8 +319,9 @@ impl<B: Broker, E: Effect> Consumer<B, E> {
     }
 }
 
-/// Whether the transaction can still be committed. Where an effect swallowed the error of a statement, PostgreSQL answers
-/// `COMMIT` without an error, and rolls back: the messages would be acknowledged, and nothing applied.
+/// Whether the transaction can still be committed. Where an effect swallowed the error of a
+/// statement, PostgreSQL answers `COMMIT` without an error, and rolls back: the messages would be
+/// acknowledged, and nothing applied.
 ///
 /// A savepoint fails there, and where an effect ended the transaction itself.
 async fn stands(transaction: &mut PgConnection) -> bool {

@@ -13,12 +13,14 @@ use crate::operation::{StreamOperation, Tenant};
 /// What to do with an operation.
 #[derive(Debug)]
 pub enum GateVerdict {
-    /// Apply it, then hand the ticket to [`Batch::applied`]; or drop the ticket, if applying failed.
+    /// Apply it, then hand the ticket to [`Batch::applied`]; or drop the ticket, if applying
+    /// failed.
     Apply(Ticket),
     /// It was applied before. Skip it, and acknowledge it after the commit.
     Duplicate,
-    /// It is being applied by another right now, or its session is; or a write to the journal failed, and nothing that
-    /// is applied can be recorded until the gate is opened again. Have it sent again later.
+    /// It is being applied by another right now, or its session is; or a write to the journal
+    /// failed, and nothing that is applied can be recorded until the gate is opened again. Have it
+    /// sent again later.
     Busy,
     /// It comes too early. Have it sent again later.
     Gap {
@@ -30,7 +32,8 @@ pub enum GateVerdict {
         /// The epoch that the producer is in, or that was declared to be the first to count.
         current: Epoch,
     },
-    /// There is no room for another tenant, or for another session of this one. Nothing was applied.
+    /// There is no room for another tenant, or for another session of this one. Nothing was
+    /// applied.
     Full,
 }
 
@@ -39,7 +42,8 @@ pub enum GateVerdict {
 #[must_use = "hand it to `Batch::applied` once the operation was applied"]
 pub struct Ticket {
     operation: StreamOperation,
-    /// The operations that this one passes over: the first, and how many. Only with [`Order::Monotonic`].
+    /// The operations that this one passes over: the first, and how many. Only with
+    /// [`Order::Monotonic`].
     pub skips: Option<(SeqNo, u64)>,
 }
 
@@ -69,11 +73,11 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// What to do with an operation, given all that was recorded, and what this batch has applied. What it may apply
-    /// nobody else may until the batch ends.
+    /// What to do with an operation, given all that was recorded, and what this batch has applied.
+    /// What it may apply nobody else may until the batch ends.
     ///
-    /// Once a write to the journal has failed, everything is [`GateVerdict::Busy`]: what can't be recorded would be applied
-    /// again each time it is delivered.
+    /// Once a write to the journal has failed, everything is [`GateVerdict::Busy`]: what can't be
+    /// recorded would be applied again each time it is delivered.
     pub fn offer(&mut self, operation: &StreamOperation) -> GateVerdict {
         if self.gate.is_poisoned() {
             return GateVerdict::Busy;
@@ -90,7 +94,8 @@ impl<'a> Batch<'a> {
         };
         let verdict = part.judge(operation, self.gate.limits.order);
         if matches!(verdict, GateVerdict::Duplicate) && part.uses_up_a_number(operation) {
-            // Known by its key, under the number that is next: that is used up, or its session would wait forever.
+            // Known by its key, under the number that is next: that is used up, or its session
+            // would wait forever.
             self.note(*operation);
         }
         verdict
@@ -116,8 +121,8 @@ impl<'a> Batch<'a> {
     ///
     /// # Errors
     /// [`JournalError`] if the journal can't be written. It is unknown then whether the batch is recorded: acknowledge
-    /// nothing, and have all of it delivered again. After that, even empty batches fail with [`JournalError::Poisoned`]: open
-    /// the gate again.
+    /// nothing, and have all of it delivered again. After that, even empty batches fail with
+    /// [`JournalError::Poisoned`]: open the gate again.
     pub fn commit(self) -> Result<(), JournalError> {
         if self.gate.is_poisoned() {
             return Err(JournalError::Poisoned);
@@ -210,8 +215,8 @@ impl Part {
         })
     }
 
-    /// Whether an operation that is a duplicate by its key has the number that its session waits for. A later one it
-    /// doesn't use up: nobody would be told of those that it passes over (I15).
+    /// Whether an operation that is a duplicate by its key has the number that its session waits
+    /// for. A later one it doesn't use up: nobody would be told of those that it passes over (I15).
     fn uses_up_a_number(&self, operation: &StreamOperation) -> bool {
         operation.place().is_some_and(|(session, at)| {
             self.held.contains(&Hold::Session(session))

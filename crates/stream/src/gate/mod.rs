@@ -1,7 +1,7 @@
 //! [`Gate`]: deduplicates operations by marks and windows before they are applied.
 //!
-//! The steps: offer → (hold) → apply → applied → commit → acknowledge. An operation is recorded only after it was applied,
-//! and may be acknowledged only after it is recorded.
+//! The steps: offer → (hold) → apply → applied → commit → acknowledge. An operation is recorded
+//! only after it was applied, and may be acknowledged only after it is recorded.
 
 mod batch;
 
@@ -22,7 +22,8 @@ pub use batch::{Batch, GateVerdict, Ticket};
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct GateLimits {
-    /// The most tenants. One more is refused, because evicting another would let its duplicates through.
+    /// The most tenants. One more is refused, because evicting another would let its duplicates
+    /// through.
     pub tenants: usize,
     /// The keys in each tenant's window.
     pub window: usize,
@@ -140,11 +141,12 @@ impl Gate {
 
     /// A durable gate: its marks and windows are in a journal in `folder`, and survive a restart.
     ///
-    /// An operation that was applied but not committed when the process crashed is applied again, because the journal
-    /// doesn't know about the effect. To avoid that, keep the marks in the effect's own database (feature `postgres`).
+    /// An operation that was applied but not committed when the process crashed is applied again,
+    /// because the journal doesn't know about the effect. To avoid that, keep the marks in the
+    /// effect's own database (feature `postgres`).
     ///
-    /// After a write that failed it lets nothing through, and every commit fails with [`JournalError::Poisoned`]. Drop it and
-    /// open it again, which reads what is on disk.
+    /// After a write that failed it lets nothing through, and every commit fails with
+    /// [`JournalError::Poisoned`]. Drop it and open it again, which reads what is on disk.
     ///
     /// # Errors
     /// [`JournalError`] if the folder can't be used, is in use, or what is in it is damaged.
@@ -229,8 +231,8 @@ impl Gate {
         snapshot
     }
 
-    /// A gate restored from a snapshot. With smaller limits, the oldest keys of a window are evicted, but sessions beyond the
-    /// bound are kept.
+    /// A gate restored from a snapshot. With smaller limits, the oldest keys of a window are
+    /// evicted, but sessions beyond the bound are kept.
     #[must_use]
     pub fn restore(limits: GateLimits, snapshot: &Snapshot) -> Self {
         let gate = Self::new(limits);
@@ -251,8 +253,8 @@ impl Gate {
         Batch::new(self)
     }
 
-    /// Ends all epochs of a session before `epoch` (fencing). Returns the last operation that was applied, after which the
-    /// restarted producer continues.
+    /// Ends all epochs of a session before `epoch` (fencing). Returns the last operation that was
+    /// applied, after which the restarted producer continues.
     ///
     /// # Errors
     /// [`FenceError`]; nothing is changed then.
@@ -333,7 +335,8 @@ impl Gate {
             .collect()
     }
 
-    /// The tenant's lane, created at its first operation; `None` if the bound on tenants is reached.
+    /// The tenant's lane, created at its first operation; `None` if the bound on tenants is
+    /// reached.
     fn lane(&self, tenant: Tenant) -> Option<Arc<Lane>> {
         if let Some(lane) = self.lanes.read().get(&tenant) {
             return Some(Arc::clone(lane));
@@ -406,8 +409,8 @@ pub enum FenceError {
 impl Lane {
     fn record(&self, operation: &StreamOperation) {
         if let Some((session, at)) = operation.place() {
-            // Nobody else moves it. There was room when it was offered; if another took it since, it is kept all the
-            // same, as a forgotten mark would let the operation through again.
+            // Nobody else moves it. There was room when it was offered; if another took it since,
+            // it is kept all the same, as a forgotten mark would let the operation through again.
             if self.marks.advance(session, at) == Err(MarkError::Full) {
                 self.marks
                     .restore(session, Progress::default().advanced(at));

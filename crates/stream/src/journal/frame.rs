@@ -1,7 +1,7 @@
 //! One entry of the journal: 80 bytes, whatever it says.
 //!
-//! A fixed size lets a reader find the frame after a broken one, and so tell a tail that was never finished from a
-//! file that was damaged.
+//! A fixed size lets a reader find the frame after a broken one, and so tell a tail that was never
+//! finished from a file that was damaged.
 
 use crate::key::{Epoch, SeqNo, SessionId, StreamKey};
 use crate::marks::{Mark, Progress};
@@ -27,7 +27,8 @@ pub(crate) enum Entry {
     Retired(Tenant, SessionId),
 }
 
-/// Which file a frame is in, and where: part of its checksum, so that no frame is taken for another.
+/// Which file a frame is in, and where: part of its checksum, so that no frame is taken for
+/// another.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FramePosition {
     pub(super) generation: u64,

@@ -1,7 +1,8 @@
 //! The journal (write-ahead log): what a gate has recorded, on disk.
 //!
-//! One file: a snapshot, then what was recorded since. When that is long, a new file with a new snapshot replaces it: it is
-//! written under a temporary name, synced, and renamed. A reader takes the newest.
+//! One file: a snapshot, then what was recorded since. When that is long, a new file with a new
+//! snapshot replaces it: it is written under a temporary name, synced, and renamed. A reader takes
+//! the newest.
 
 mod frame;
 mod read;
@@ -20,11 +21,12 @@ use frame::{FRAME, FramePosition, encode};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fsync {
-    /// Before a commit is done: it survives the loss of power. Commits of several threads share a call.
+    /// Before a commit is done: it survives the loss of power. Commits of several threads share a
+    /// call.
     #[default]
     Always,
-    /// When the system likes: a commit survives the death of the process. After the loss of power, what was applied last
-    /// may be applied again.
+    /// When the system likes: a commit survives the death of the process. After the loss of power,
+    /// what was applied last may be applied again.
     Never,
 }
 
@@ -38,8 +40,8 @@ pub enum JournalError {
     /// Another process, or another gate of this one, has it open.
     #[error("the journal is in use by another process")]
     InUse,
-    /// A frame that was on disk is not what it was. Nothing was changed; restore the folder from a copy, or remove it
-    /// and accept that old operations may be applied again.
+    /// A frame that was on disk is not what it was. Nothing was changed; restore the folder from a
+    /// copy, or remove it and accept that old operations may be applied again.
     #[error("the journal is damaged at frame {frame}")]
     Damaged {
         /// Which, counted from 0; frames have 80 bytes.
@@ -58,7 +60,8 @@ const SHORT: u64 = 10_000;
 pub(crate) struct Journal {
     folder: PathBuf,
     fsync: Fsync,
-    /// Held for reading from the first write of a commit until memory knows of it: a snapshot sees all of it or none.
+    /// Held for reading from the first write of a commit until memory knows of it: a snapshot sees
+    /// all of it or none.
     commits: RwLock<()>,
     file: RwLock<Current>,
     /// A write failed, so that nobody knows what is on disk: nothing more is written.
@@ -152,7 +155,8 @@ impl Journal {
         match write_new(&self.folder, file.generation + 1, &snapshot()) {
             Ok(new) => *file = new,
             Err(error) => {
-                // The new file may have its name, and be what is read next: nothing more may go into the old one.
+                // The new file may have its name, and be what is read next: nothing more may go
+                // into the old one.
                 self.poisoned.store(true, Ordering::Release);
                 return Err(error);
             }
@@ -186,7 +190,8 @@ impl Current {
         Ok(written.frames)
     }
 
-    /// Brings at least so many frames to disk. Who waited while another did it for both has nothing left to do.
+    /// Brings at least so many frames to disk. Who waited while another did it for both has nothing
+    /// left to do.
     fn sync(&self, frames: u64, poisoned: &AtomicBool) -> Result<(), JournalError> {
         let mut synced = self.synced.lock();
         if *synced >= frames {

@@ -44,8 +44,9 @@ fn generation(name: &str) -> Option<u64> {
 
 /// Reads a file to the end of what is whole.
 ///
-/// The snapshot was on disk before the file had its name, so a broken frame in it is damage. After it, a broken
-/// frame is where writing ended, unless a later frame says that it was on disk already.
+/// The snapshot was on disk before the file had its name, so a broken frame in it is damage. After
+/// it, a broken frame is where writing ended, unless a later frame says that it was on disk
+/// already.
 pub(super) fn read(path: &Path, generation: u64) -> Result<Contents, JournalError> {
     let mut file = BufReader::with_capacity(1 << 20, File::open(path)?);
     let mut frames = Frames {

@@ -57,7 +57,8 @@ type KnownProgress = BTreeMap<(Tenant, SessionId), Progress>;
 /// The keys that were asked about: whether each is new, and recorded now.
 type AskedKeys = HashMap<(Tenant, StreamKey), bool>;
 
-// Locks the sessions' rows, and makes those that aren't there. In one order, so that no two wait for each other.
+// Locks the sessions' rows, and makes those that aren't there. In one order, so that no two wait
+// for each other.
 const LOCK: &str = "INSERT INTO semel.stream_sessions AS s (consumer, tenant, session, epoch, seqno, fence) \
      SELECT $1, w.tenant, w.session, 0, 0, 0 FROM unnest($2::uuid[], $3::uuid[]) AS w (tenant, session) \
      ORDER BY w.tenant, w.session \
@@ -94,12 +95,13 @@ impl Inbox {
         })
     }
 
-    /// What to do with each of these, in their order, and records it: all in the caller's transaction, in three statements
-    /// at most; in a few more only if a known key comes under a number that would pass over others. Apply what is to be
-    /// applied in that transaction, in the same order, and commit; or roll back, and nothing was recorded.
+    /// What to do with each of these, in their order, and records it: all in the caller's
+    /// transaction, in three statements at most; in a few more only if a known key comes under a
+    /// number that would pass over others. Apply what is to be applied in that transaction, in the
+    /// same order, and commit; or roll back, and nothing was recorded.
     ///
-    /// Roll back wherever one of your own statements failed. A `COMMIT` after that is no error, but rolls back: whoever
-    /// swallowed the failure would acknowledge what was never applied.
+    /// Roll back wherever one of your own statements failed. A `COMMIT` after that is no error, but
+    /// rolls back: whoever swallowed the failure would acknowledge what was never applied.
     ///
     /// Waits for other transactions that hold one of the sessions or keys.
     ///
@@ -113,9 +115,10 @@ impl Inbox {
         let sessions: BTreeSet<_> = operations.iter().filter_map(of_session).collect();
         let before = self.lock(transaction, &sessions).await?;
         let mut asked = AskedKeys::new();
-        // Judged as if all keys were new, and again with what is known of them: a mark that a duplicate did not move lets
-        // through what would have come too late behind it, and that may have a key to ask about. What was let through
-        // once stays so, or its key goes to one before it: no key is recorded in vain.
+        // Judged as if all keys were new, and again with what is known of them: a mark that a
+        // duplicate did not move lets through what would have come too late behind it, and that may
+        // have a key to ask about. What was let through once stays so, or its key goes to one
+        // before it: no key is recorded in vain.
         let (mut known, admissions) = loop {
             let judged = judge_all(&before, operations, &asked, self.order)?;
             let wanted = unasked(operations, &judged.1, &asked);
@@ -129,8 +132,8 @@ impl Inbox {
         Ok(admissions)
     }
 
-    /// Ends all epochs of a session before `epoch`, in the caller's transaction. → the last operation that was applied,
-    /// from which the restarted producer goes on.
+    /// Ends all epochs of a session before `epoch`, in the caller's transaction. → the last
+    /// operation that was applied, from which the restarted producer goes on.
     ///
     /// # Errors
     /// [`InboxError::Stale`] if a later epoch has begun.
@@ -153,8 +156,9 @@ impl Inbox {
         Ok(mark)
     }
 
-    /// Forgets keys that were applied longer than `keep` ago, at most `most` of them. → how many. Do so from time to time,
-    /// until it says 0; keep them for longer than a duplicate can be in flight.
+    /// Forgets keys that were applied longer than `keep` ago, at most `most` of them. → how many.
+    /// Do so from time to time, until it says 0; keep them for longer than a duplicate can be in
+    /// flight.
     ///
     /// # Errors
     /// [`InboxError::Database`].
@@ -285,8 +289,8 @@ fn unasked(
         .collect()
 }
 
-/// What marks and keys say of all operations in turn; a key that nobody asked about counts as new. → where the sessions
-/// are then, and what to do.
+/// What marks and keys say of all operations in turn; a key that nobody asked about counts as new.
+/// → where the sessions are then, and what to do.
 fn judge_all(
     before: &KnownProgress,
     operations: &[StreamOperation],
@@ -312,8 +316,8 @@ fn judge_all(
 
 /// What the marks say, those that this batch has moved included.
 ///
-/// A duplicate by its key uses up the number that is next, or its session would wait for it forever. It passes over
-/// none: nobody would be told (I15).
+/// A duplicate by its key uses up the number that is next, or its session would wait for it
+/// forever. It passes over none: nobody would be told (I15).
 fn judge(
     known: &mut KnownProgress,
     operation: &StreamOperation,

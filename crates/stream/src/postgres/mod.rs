@@ -1,5 +1,6 @@
-//! Marks and an inbox in PostgreSQL, moved in the caller's own transaction: the effect and the knowledge of it are
-//! committed together or not at all, so that each operation is applied exactly once.
+//! Marks and an inbox in PostgreSQL, moved in the caller's own transaction: the effect and the
+//! knowledge of it are committed together or not at all, so that each operation is applied exactly
+//! once.
 
 mod inbox;
 mod schema;

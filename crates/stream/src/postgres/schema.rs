@@ -1,13 +1,15 @@
 //! The tables, made from the files in `migrations/postgres`.
 //!
-//! They stand in the schema and in the books of the records' tables (`semel.migrations`), and need none of these.
+//! They stand in the schema and in the books of the records' tables (`semel.migrations`), and need
+//! none of these.
 
 use sqlx::{Acquire as _, PgPool, Row as _};
 
 use super::InboxError;
 
-/// The files, in order: name and text. Whoever doesn't let Semel make tables applies them by hand, in a schema
-/// `semel`, and notes their names in `semel.migrations (name text, applied_at timestamptz)`.
+/// The files, in order: name and text. Whoever doesn't let Semel make tables applies them by hand,
+/// in a schema `semel`, and notes their names in `semel.migrations (name text, applied_at
+/// timestamptz)`.
 pub const MIGRATIONS: &[(&str, &str)] = &[(
     "stream_0001",
     include_str!("../../migrations/postgres/0001_stream.sql"),
@@ -17,7 +19,8 @@ const BOOKS: &str = "SELECT pg_advisory_xact_lock(7306636); CREATE SCHEMA IF NOT
      CREATE TABLE IF NOT EXISTS semel.migrations \
      (name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT clock_timestamp())";
 
-/// Makes the tables that are not there yet, all or nothing. Of several processes that start at once, one does it.
+/// Makes the tables that are not there yet, all or nothing. Of several processes that start at
+/// once, one does it.
 ///
 /// # Errors
 /// [`InboxError::Database`].

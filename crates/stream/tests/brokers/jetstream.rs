@@ -83,7 +83,8 @@ async fn jetstream_is_asked_again_where_its_answer_is_lost_with_the_connection()
     let consumer = sent(&format!("nats://{}", proxy.address()), &[]).await;
     let mut broker = JetStream::new(consumer);
     let (wait, patience) = (Duration::from_millis(300), Duration::from_secs(30));
-    // The server says that there is nothing, and nobody hears it. The client connects again by itself.
+    // The server says that there is nothing, and nobody hears it. The client connects again by
+    // itself.
     proxy.cut(Cut::BeforeReply);
     let fetched = timeout(patience, broker.fetch(10, wait)).await;
     let fetched = fetched.expect("it ends").expect("no error");

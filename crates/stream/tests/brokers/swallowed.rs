@@ -15,7 +15,8 @@ const MESSAGES: &[Sent] = &[
     ("c", "1", "", "c1"),
 ];
 
-/// Notes the payload. After the last of them it runs a statement that spoils the transaction, so many times.
+/// Notes the payload. After the last of them it runs a statement that spoils the transaction, so
+/// many times.
 struct Spoil {
     consumer: String,
     statement: &'static str,

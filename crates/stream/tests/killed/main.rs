@@ -1,5 +1,5 @@
-//! JetStream to PostgreSQL while everything is killed: consumers with `kill -9`, the server too. Each effect is there
-//! exactly once, and in order.
+//! JetStream to PostgreSQL while everything is killed: consumers with `kill -9`, the server too.
+//! Each effect is there exactly once, and in order.
 //!
 //! `SEMEL_STREAM_MESSAGES=200000` makes it a long run.
 

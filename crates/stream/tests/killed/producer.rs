@@ -14,7 +14,8 @@ const SESSIONS: u64 = 20;
 /// Messages that wait for their acknowledgement at once.
 const AT_ONCE: usize = 64;
 
-/// Sends `operations` of twenty sessions and of one that has keys instead of numbers. → how many messages that took.
+/// Sends `operations` of twenty sessions and of one that has keys instead of numbers. → how many
+/// messages that took.
 pub(crate) async fn send(url: String, operations: u64) -> u64 {
     let client = async_nats::connect(url).await.expect("the server");
     let context = jetstream::new(client);

@@ -1,5 +1,6 @@
-//! Any interleaving of duplicates, reorderings, losses, failures, crashes and restarts of a hundred producers: each
-//! operation is applied once, in order if it has a number. Checked against a model that only counts.
+//! Any interleaving of duplicates, reorderings, losses, failures, crashes and restarts of a hundred
+//! producers: each operation is applied once, in order if it has a number. Checked against a model
+//! that only counts.
 //!
 //! `SEMEL_STREAM_OPERATIONS=10000000` makes it a long run; a failure names its seed.
 

@@ -1,4 +1,5 @@
-//! A producer: a list of operations, sent under numbers or under keys, and again until it hears that they arrived.
+//! A producer: a list of operations, sent under numbers or under keys, and again until it hears
+//! that they arrived.
 
 use semel_stream::{Mark, SeqNo, SessionId, StreamKey, StreamOperation};
 
@@ -68,7 +69,8 @@ impl Producer {
         let numbered = StreamOperation::sequenced(self.session, Mark::new(self.epoch, seqno));
         let operation = match self.kind {
             Kind::Numbered => numbered,
-            // Every operation says the same, so that in the next epoch the same number has the same key.
+            // Every operation says the same, so that in the next epoch the same number has the same
+            // key.
             Kind::Both => {
                 numbered.with_key(StreamKey::derive(self.session, SeqNo(seqno), b"add 5"))
             }
@@ -86,8 +88,8 @@ impl Producer {
         }
     }
 
-    /// Restarts in the next epoch, after the consumer has said what it applied last. What comes after that is sent
-    /// anew.
+    /// Restarts in the next epoch, after the consumer has said what it applied last. What comes
+    /// after that is sent anew.
     pub(crate) fn restart(&mut self, last: Mark) {
         let base = self.bases[usize::try_from(last.epoch.0).expect("few epochs")];
         let done = base + usize::try_from(last.seqno.0).expect("few operations");

@@ -1,4 +1,5 @@
-//! The world: producers, a network that loses, repeats and reorders, and a consumer that fails and crashes.
+//! The world: producers, a network that loses, repeats and reorders, and a consumer that fails and
+//! crashes.
 
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
@@ -12,8 +13,8 @@ const PRODUCERS: usize = 100;
 /// So many messages are on their way at once, any of which may come next.
 const ON_THE_WAY: usize = 300;
 
-/// A message that was in flight for so many operations is next. Two thirds of the window: what failed then comes
-/// again still within it.
+/// A message that was in flight for so many operations is next. Two thirds of the window: what
+/// failed then comes again still within it.
 const LATEST: u64 = 2_600;
 
 /// What happened, so that a run can show that it was no idle one.
@@ -170,7 +171,8 @@ impl World {
         let crashes = self.random.random_bool(0.005);
         let subject = &self.subject;
         let mut batch = subject.batch();
-        // The effects are in a transaction: there when it is committed, and gone with a crash before.
+        // The effects are in a transaction: there when it is committed, and gone with a crash
+        // before.
         let mut effects = Vec::new();
         let mut again = Vec::new();
         for message in &taken {

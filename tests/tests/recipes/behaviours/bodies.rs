@@ -6,7 +6,8 @@ use semel_httpclient::{Client, Protocol};
 use crate::fronts::TooLarge;
 use crate::rig::Rig;
 
-/// The first part of an answer arrives while the service still holds back the rest; with and without a key.
+/// The first part of an answer arrives while the service still holds back the rest; with and
+/// without a key.
 pub(super) async fn streaming(rig: &Rig) {
     for (method, effect) in [("GET", "stream"), ("POST", "stream-with-a-key")] {
         rig.service.close_gate(effect);
@@ -33,8 +34,8 @@ pub(super) async fn streaming(rig: &Rig) {
     }
 }
 
-/// As much as the sidecar takes with a key passes, and its answer is replayed whole. More is refused before it is sent,
-/// and nothing runs.
+/// As much as the sidecar takes with a key passes, and its answer is replayed whole. More is
+/// refused before it is sent, and nothing runs.
 pub(super) async fn large(rig: &Rig) {
     let body: Vec<u8> = (0..1_900_000_u32).map(|i| i.to_le_bytes()[0]).collect();
     let binary = [("content-type", "application/octet-stream")];

@@ -1,4 +1,5 @@
-//! The same key again: replayed, refused with another payload, made to wait, or told that it is busy.
+//! The same key again: replayed, refused with another payload, made to wait, or told that it is
+//! busy.
 
 use crate::rig::Rig;
 

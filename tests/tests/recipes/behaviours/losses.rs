@@ -25,8 +25,9 @@ pub(super) async fn hang_up(rig: &Rig) {
     assert_eq!((effect.begun, effect.ended), (1, 1));
 }
 
-/// A proxy that loses the connection on which it has sent a request doesn't send it again: without a key that would be
-/// a second effect. With a key, a retry by the client gets the answer of the first.
+/// A proxy that loses the connection on which it has sent a request doesn't send it again: without
+/// a key that would be a second effect. With a key, a retry by the client gets the answer of the
+/// first.
 pub(super) async fn no_resending(rig: &Rig) {
     let clock = semel::tokio_env().clock;
     let mut doors = Vec::new();
@@ -58,8 +59,8 @@ pub(super) async fn no_resending(rig: &Rig) {
     assert_eq!((effect.begun, effect.ended), (1, 1));
 }
 
-/// Sends a request until it has reached the service: a proxy that has just lost its connections may leave the sidecars
-/// alone for a while.
+/// Sends a request until it has reached the service: a proxy that has just lost its connections may
+/// leave the sidecars alone for a while.
 async fn begun(rig: &Rig, call: &Call) -> JoinHandle<Result<Answer, String>> {
     let mut running = None;
     until("the service is reached", async || {
@@ -77,7 +78,8 @@ async fn begun(rig: &Rig, call: &Call) -> JoinHandle<Result<Answer, String>> {
     running.expect("it has begun")
 }
 
-/// Without its store a sidecar starts nothing that has a key, and says so itself. Requests without a key pass.
+/// Without its store a sidecar starts nothing that has a key, and says so itself. Requests without
+/// a key pass.
 pub(super) async fn store_down(rig: &mut Rig) {
     rig.store.silence().await;
     let call = rig.call("/charges", "store");

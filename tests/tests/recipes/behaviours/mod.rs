@@ -1,4 +1,5 @@
-//! What must hold behind every proxy: one function for each column of the table in `docs/recipes.md`.
+//! What must hold behind every proxy: one function for each column of the table in
+//! `docs/recipes.md`.
 //!
 //! | module | behaviours |
 //! |---|---|

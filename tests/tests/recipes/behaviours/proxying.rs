@@ -47,8 +47,8 @@ pub(super) async fn headers(rig: &Rig) {
     assert!(rig.call("/charges", "headers").post().await.is_replay());
 }
 
-/// A sidecar that is told to end finishes what it began, while all other requests go to the other one. Once it is back,
-/// it gets requests again.
+/// A sidecar that is told to end finishes what it began, while all other requests go to the other
+/// one. Once it is back, it gets requests again.
 pub(super) async fn drain(rig: &mut Rig) {
     // In each of the two runs one that takes long.
     let slow = ["slow-0", "slow-1", "slow-2", "slow-3"];
@@ -63,7 +63,8 @@ pub(super) async fn drain(rig: &mut Rig) {
     for number in 0..12 {
         let name = format!("beside-{number}");
         let call = rig.call("/charges", &name);
-        // A request that is sent just as its connection closes is lost: with a key a client asks again.
+        // A request that is sent just as its connection closes is lost: with a key a client asks
+        // again.
         until("the other sidecar answers", async || {
             let answer = call.post().await;
             let is_lost = answer.status == rig.front.lost;

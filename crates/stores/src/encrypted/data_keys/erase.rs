@@ -36,8 +36,9 @@ enum DestroyOutcome {
 }
 
 impl DataKeys {
-    /// Destroys the keys of a tenant, and with them those of its subjects; or those of one subject. The record of each key
-    /// stays, without the key, for the longest retention. An erasure that was interrupted is made again, and goes on.
+    /// Destroys the keys of a tenant, and with them those of its subjects; or those of one subject.
+    /// The record of each key stays, without the key, for the longest retention. An erasure that
+    /// was interrupted is made again, and goes on.
     ///
     /// # Errors
     /// If the store gives no answer. Some keys may be destroyed then.
@@ -65,8 +66,8 @@ impl DataKeys {
         })
     }
 
-    /// A keyed digest of the owner, the same for each erasure. Nobody without the store and its keys can test names
-    /// against it.
+    /// A keyed digest of the owner, the same for each erasure. Nobody without the store and its
+    /// keys can test names against it.
     ///
     /// # Errors
     /// If the store gives no answer.
@@ -75,7 +76,8 @@ impl DataKeys {
         Ok(semel_core::hex::hex(root.name(owner, 0).as_bytes()))
     }
 
-    /// One atomic write: the record of the key is settled, and a settled record keeps no checkpoint.
+    /// One atomic write: the record of the key is settled, and a settled record keeps no
+    /// checkpoint.
     async fn destroy(&self, place: &Place) -> StoreResult<DestroyOutcome> {
         let store = &self.0.store;
         for _ in 0..TRIES {

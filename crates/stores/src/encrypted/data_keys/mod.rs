@@ -8,8 +8,8 @@
 //! | `erase` | destroys the keys of a tenant or a subject |
 //! | `rewrap` | wraps keys again, with a newer key of the process |
 //!
-//! A tenant's key is wrapped with a key of the process, a subject's key with its tenant's. So to erase a tenant is one
-//! write, and a new key of the process has only tenants' keys to wrap again.
+//! A tenant's key is wrapped with a key of the process, a subject's key with its tenant's. So to
+//! erase a tenant is one write, and a new key of the process has only tenants' keys to wrap again.
 
 mod erase;
 mod owner;
@@ -43,7 +43,8 @@ pub use wrapped::{SCOPE, wrap};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DataKeyUse {
-    /// Nobody's: answers and checkpoints are encrypted with the keys of the process. Fields with data keys are read.
+    /// Nobody's: answers and checkpoints are encrypted with the keys of the process. Fields with
+    /// data keys are read.
     #[default]
     Off,
     /// Each tenant's.
@@ -61,7 +62,8 @@ const CAPACITY: usize = 10_000;
 /// The most environments whose names are remembered. A process has one.
 const MAX_ROOTS: usize = 16;
 
-/// A key in use is written again after this, so that a bucket whose lifecycle rule removes old objects keeps it.
+/// A key in use is written again after this, so that a bucket whose lifecycle rule removes old
+/// objects keeps it.
 const WRITE_EVERY: Duration = Duration::from_secs(12 * 60 * 60);
 
 /// The data keys of a store. Cheap to clone; clones share them.
@@ -100,7 +102,8 @@ pub enum DataKey {
 }
 
 impl DataKeys {
-    /// The data keys that `store` keeps, wrapped with these keys. `store` is the store without encryption.
+    /// The data keys that `store` keeps, wrapped with these keys. `store` is the store without
+    /// encryption.
     #[must_use]
     pub fn new(store: Arc<dyn StoreAdmin>, keys: SharedKeyring, env: Env) -> Self {
         Self(Arc::new(Inner {
@@ -116,8 +119,8 @@ impl DataKeys {
         }))
     }
 
-    /// Whose data gets a key of its own, how long a key is used without a look at its record, and the id of the process's
-    /// secret.
+    /// Whose data gets a key of its own, how long a key is used without a look at its record, and
+    /// the id of the process's secret.
     #[must_use]
     pub fn with_settings(self, using: DataKeyUse, cache_time: Duration, secret_id: u16) -> Self {
         let inner = &*self.0;
@@ -140,8 +143,8 @@ impl DataKeys {
         self.0.using
     }
 
-    /// The key to encrypt data of `owner` with. It is created if there is none; of two nodes that create it at once, both get
-    /// the same. `None` if the process encrypts nothing.
+    /// The key to encrypt data of `owner` with. It is created if there is none; of two nodes that
+    /// create it at once, both get the same. `None` if the process encrypts nothing.
     ///
     /// # Errors
     /// If the store gives no answer.
@@ -177,8 +180,8 @@ impl DataKeys {
                     self.0.generations.insert(unnumbered, generation);
                     return Ok(key);
                 }
-                // A key that was changed, or is wrapped with a key that is lost, encrypts nothing more. What it has
-                // encrypted is refused by name.
+                // A key that was changed, or is wrapped with a key that is lost, encrypts nothing
+                // more. What it has encrypted is refused by name.
                 Ok(DataKey::Destroyed | DataKey::Absent) | Err(DataKeyError::Record(_)) => {}
                 Err(DataKeyError::Store(error)) => return Err(error),
             }
@@ -249,7 +252,8 @@ impl DataKeys {
         let ring = self.0.keys.current();
         let wrapping = match by {
             None => None,
-            // Only the key of a tenant wraps others: a key that seems to be wrapped with itself was forged.
+            // Only the key of a tenant wraps others: a key that seems to be wrapped with itself was
+            // forged.
             Some(by) if by == name => return Err(RecordError::NotAuthentic.into()),
             Some(by) => match Box::pin(self.load(environment, tenant, by)).await? {
                 DataKey::Live(key) => Some(key),
@@ -267,7 +271,8 @@ impl DataKeys {
         Ok(DataKey::Live(Arc::new(key)))
     }
 
-    /// Writes the record of a key in use again if it is old. If that fails, the next look tries again.
+    /// Writes the record of a key in use again if it is old. If that fails, the next look tries
+    /// again.
     async fn keep(&self, identity: &semel_core::Identity, record: &semel_core::Record) {
         if self.0.env.clock.wall().since(record.written_at) >= WRITE_EVERY {
             let grant = Grant::from_record(*identity, record);

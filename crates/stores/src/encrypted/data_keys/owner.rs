@@ -63,8 +63,8 @@ pub(super) fn no_key() -> StoreError {
     StoreError::new(StoreErrorKind::Rejected, Certainty::Definite, reason)
 }
 
-/// The key that names are made with, the same for all data keys of an environment. Nobody without it can test whether a name
-/// is that of a tenant or a subject.
+/// The key that names are made with, the same for all data keys of an environment. Nobody without
+/// it can test whether a name is that of a tenant or a subject.
 #[derive(Clone)]
 pub(super) struct Root(Zeroizing<[u8; 32]>);
 

@@ -1,4 +1,5 @@
-//! Wraps data keys again with the newest key of the process, so that older ones can be removed (P48).
+//! Wraps data keys again with the newest key of the process, so that older ones can be removed
+//! (P48).
 
 use semel_core::claim::{Grant, Renewed};
 use semel_core::record::Record;
@@ -33,8 +34,8 @@ enum RewrapOutcome {
 }
 
 impl DataKeys {
-    /// Wraps every key of an environment again that isn't wrapped with the newest key, and calls `report` after each page.
-    /// Made again after an interruption, it goes on with what is left.
+    /// Wraps every key of an environment again that isn't wrapped with the newest key, and calls
+    /// `report` after each page. Made again after an interruption, it goes on with what is left.
     ///
     /// # Errors
     /// If the store gives no answer, or there is no key to write with.

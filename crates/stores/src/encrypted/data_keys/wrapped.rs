@@ -1,8 +1,10 @@
-//! Keys that the store itself keeps: each in a record of its own, encrypted ("wrapped") with another key (P48).
+//! Keys that the store itself keeps: each in a record of its own, encrypted ("wrapped") with
+//! another key (P48).
 //!
-//! Such a record is a run that nobody owns: state running, a lease that has lapsed, the wrapped key as its checkpoint. So the
-//! calls that every store has do the rest, each in one atomic step: to restore creates it, to renew wraps it again, and to
-//! settle destroys it, because a settled record keeps no checkpoint.
+//! Such a record is a run that nobody owns: state running, a lease that has lapsed, the wrapped key
+//! as its checkpoint. So the calls that every store has do the rest, each in one atomic step: to
+//! restore creates it, to renew wraps it again, and to settle destroys it, because a settled record
+//! keeps no checkpoint.
 
 use bytes::Bytes;
 use semel_core::record::{DataKeyId, SealedHeader};
@@ -56,7 +58,8 @@ impl Place {
         })
     }
 
-    /// A record with `wrapped`, at `now` on the store's clock. Its fingerprint is one of the key: nobody can claim it.
+    /// A record with `wrapped`, at `now` on the store's clock. Its fingerprint is one of the key:
+    /// nobody can claim it.
     pub(super) fn record(
         &self,
         env: &Env,
@@ -87,7 +90,8 @@ impl Place {
     }
 }
 
-/// The field of a wrapped key. It is bound to its record, so that no other key can be put in its place.
+/// The field of a wrapped key. It is bound to its record, so that no other key can be put in its
+/// place.
 const fn field(identity: &Identity) -> BoundField<'_> {
     BoundField {
         identity,

@@ -1,12 +1,14 @@
 //! Guards a transaction with a savepoint, so that nothing is committed outside of it.
 //!
-//! These servers may end a transaction while its effect goes on: a deadlock rolls back all of it, including the claim, and
-//! the effect's next statements would be committed without the record. So, once the claim is won, the session turns
-//! autocommit off (`autocommit = 0`): after a deadlock it is in a new transaction without our savepoint, which is rolled back.
+//! These servers may end a transaction while its effect goes on: a deadlock rolls back all of it,
+//! including the claim, and the effect's next statements would be committed without the record. So,
+//! once the claim is won, the session turns autocommit off (`autocommit = 0`): after a deadlock it
+//! is in a new transaction without our savepoint, which is rolled back.
 //!
-//! An effect may also end the transaction with a statement of its own (`COMMIT`, `ROLLBACK`, DDL). So the session is set to
-//! read-only as well. That affects neither the open transaction nor the one after a deadlock, but every transaction after
-//! such a statement may only read. A write is rejected there (1792), which tells the two cases apart.
+//! An effect may also end the transaction with a statement of its own (`COMMIT`, `ROLLBACK`, DDL).
+//! So the session is set to read-only as well. That affects neither the open transaction nor the
+//! one after a deadlock, but every transaction after such a statement may only read. A write is
+//! rejected there (1792), which tells the two cases apart.
 
 use sqlx::{Error, MySql, MySqlConnection, Transaction};
 use tokio::runtime::Handle;
@@ -25,7 +27,8 @@ const COMMIT: &str = "COMMIT; SET autocommit = @semel_autocommit";
 const ROLL_BACK: &str =
     "ROLLBACK; SET SESSION TRANSACTION READ WRITE; SET autocommit = @semel_autocommit";
 
-/// An open transaction. When dropped, it is rolled back, and its session is restored for the next user.
+/// An open transaction. When dropped, it is rolled back, and its session is restored for the next
+/// user.
 pub struct Open {
     /// `None` only once it has ended.
     tx: Option<Transaction<'static, MySql>>,
@@ -52,7 +55,8 @@ impl Open {
         }
     }
 
-    /// Sets the savepoint, and the session so that nothing is committed outside of this transaction.
+    /// Sets the savepoint, and the session so that nothing is committed outside of this
+    /// transaction.
     pub(super) async fn guard(mut self) -> Result<Self, Error> {
         self.is_guarded = true;
         self.send(GUARD).await?;
@@ -88,7 +92,8 @@ impl Open {
         }
     }
 
-    /// Rolls back. Returns whether the server answered. If not, the connection is gone, and the transaction with it.
+    /// Rolls back. Returns whether the server answered. If not, the connection is gone, and the
+    /// transaction with it.
     pub(super) async fn roll_back(mut self) -> bool {
         match self.tx.take() {
             Some(tx) if self.is_guarded => end(tx).await,

@@ -1,4 +1,5 @@
-//! Transactions on MariaDB and MySQL. Other claims detect an open one by a read that doesn't wait (`NOWAIT`).
+//! Transactions on MariaDB and MySQL. Other claims detect an open one by a read that doesn't wait
+//! (`NOWAIT`).
 
 mod guard;
 mod settle;
@@ -21,7 +22,8 @@ use guard::Open;
 
 /// A store for one run, in a transaction on the caller's own pool.
 pub type MySqlTransactional = crate::sql::transaction::Transactional<My>;
-/// The transaction that the effect works in: a connection that can't be committed by mistake. Dropping it returns it.
+/// The transaction that the effect works in: a connection that can't be committed by mistake.
+/// Dropping it returns it.
 pub type MySqlTx = crate::sql::transaction::Tx<My>;
 
 impl SqlTransact for My {
@@ -102,14 +104,16 @@ impl Run<My> {
                     let _ = tx.rollback().await;
                     return Ok(answer);
                 }
-                // Awaited before the next claim, which must not meet the writes that are being rolled back.
+                // Awaited before the next claim, which must not meet the writes that are being
+                // rolled back.
                 TxClaim::Overtaken => drop(Open::new(tx).roll_back().await),
             }
         }
         Ok(protocol::overtaken())
     }
 
-    /// Whether no other transaction has a row in progress; asked outside of the caller's, so that nothing stays locked.
+    /// Whether no other transaction has a row in progress; asked outside of the caller's, so that
+    /// nothing stays locked.
     async fn is_free(&self, ask: &Claim) -> StoreResult<bool> {
         let address = ask.identity.address();
         let statement = || prepared(&self.store.inner.sql.look_locked).bind(address.to_vec());
@@ -131,7 +135,8 @@ impl Run<My> {
             Ok(done) => done.last_insert_id(),
             Err(error) => return lost(error, ask),
         };
-        // After the insertion: a record of this key that was removed before it had its fence below this floor.
+        // After the insertion: a record of this key that was removed before it had its fence below
+        // this floor.
         let floor = self.store.inner.floor().await?;
         let fence = match fence > floor {
             true => fence,

@@ -1,8 +1,10 @@
-//! The end of a transactional run: its settlement is the commit. If there is none, this finds out the outcome.
+//! The end of a transactional run: its settlement is the commit. If there is none, this finds out
+//! the outcome.
 //!
-//! A transaction may end before its settlement. If the server rolled it back, as after a deadlock, nothing happened and
-//! nothing was committed since (see `guard`). If the effect ended it with a statement of its own, it is unknown what was
-//! committed: that is a doubt, which is recorded outside of the transaction.
+//! A transaction may end before its settlement. If the server rolled it back, as after a deadlock,
+//! nothing happened and nothing was committed since (see `guard`). If the effect ended it with a
+//! statement of its own, it is unknown what was committed: that is a doubt, which is recorded
+//! outside of the transaction.
 
 use semel_core::store::StoreResult;
 use semel_core::{Claim, Claimed, Grant, Settled, Settlement, State};
@@ -56,7 +58,8 @@ impl Run<My> {
         self.store
             .inner
             .takes(settlement.answer().map(|answer| &**answer))?;
-        // A caller that is cancelled from here on, for example by a timeout, has to find out the outcome.
+        // A caller that is cancelled from here on, for example by a timeout, has to find out the
+        // outcome.
         self.slot.lock().unanswered = true;
         // Checked before the settlement, which would otherwise be part of another transaction.
         match open.release().await {
@@ -116,8 +119,8 @@ impl Run<My> {
         }
     }
 
-    /// Finds out the outcome of a commit without an answer, by claiming again with the same token: that waits for a
-    /// transaction that is still open.
+    /// Finds out the outcome of a commit without an answer, by claiming again with the same token:
+    /// that waits for a transaction that is still open.
     async fn confirm(
         &self,
         lease: &Grant,
@@ -150,8 +153,8 @@ impl Run<My> {
         }
     }
 
-    /// Rolls back before anything else: the next claim of this key must not meet the writes that are being rolled back.
-    /// Returns whether that undid all of them.
+    /// Rolls back before anything else: the next claim of this key must not meet the writes that
+    /// are being rolled back. Returns whether that undid all of them.
     async fn undo(&self, open: Option<Open>, lease: &Grant, ask: &Claim) -> StoreResult<TxOutcome> {
         let Some(mut open) = open else {
             return self.find_fate(lease, ask, false).await;
@@ -162,15 +165,15 @@ impl Run<My> {
         match found {
             TransactionState::Ended => Ok(self.decide(TxOutcome::Ended)),
             TransactionState::Intact if is_over => Ok(self.decide(TxOutcome::RolledBack)),
-            // The session looks the same after a deadlock and after a COMMIT and START TRANSACTION of the effect. The
-            // record tells them apart.
+            // The session looks the same after a deadlock and after a COMMIT and START TRANSACTION
+            // of the effect. The record tells them apart.
             _ => self.find_fate(lease, ask, is_over).await,
         }
     }
 
-    /// The outcome of a transaction that can't be asked any more. Its running record is there for others only if the effect
-    /// committed it. Where the transaction may still be in flight (`is_over` is false), a claim with the same token waits
-    /// for it.
+    /// The outcome of a transaction that can't be asked any more. Its running record is there for
+    /// others only if the effect committed it. Where the transaction may still be in flight
+    /// (`is_over` is false), a claim with the same token waits for it.
     async fn find_fate(&self, lease: &Grant, ask: &Claim, is_over: bool) -> StoreResult<TxOutcome> {
         if let Some(known) = self.fate() {
             return Ok(known);
@@ -203,7 +206,8 @@ impl Run<My> {
         }
     }
 
-    /// Keeps that nobody knows what of the transaction was committed. Not kept if another has taken over.
+    /// Keeps that nobody knows what of the transaction was committed. Not kept if another has taken
+    /// over.
     async fn keep_doubt(&self, ask: &Claim) -> StoreResult<Settled> {
         let is_kept = match records::claim(&*self.store.inner, ask).await? {
             Claimed::Won(grant) => {
@@ -223,7 +227,8 @@ impl Run<My> {
         })
     }
 
-    /// Keeps a failure although the transaction is rolled back: by a claim and a settlement of their own.
+    /// Keeps a failure although the transaction is rolled back: by a claim and a settlement of
+    /// their own.
     async fn keep_outside(&self, ask: &Claim, settlement: &Settlement) -> StoreResult<Settled> {
         match records::claim(&*self.store.inner, ask).await? {
             Claimed::Won(grant) => records::settle(&*self.store.inner, &grant, settlement).await,

@@ -17,7 +17,8 @@ use crate::sql::transaction::{Run, SqlTransact};
 
 /// A store for one run, in a transaction on the caller's own pool.
 pub type PostgresTransactional = crate::sql::transaction::Transactional<Pg>;
-/// The transaction, as the effect works in it: a connection that can't be committed by mistake. Dropping it gives it back.
+/// The transaction, as the effect works in it: a connection that can't be committed by mistake.
+/// Dropping it gives it back.
 pub type PostgresTx = crate::sql::transaction::Tx<Pg>;
 
 type Transaction = sqlx::Transaction<'static, Postgres>;
@@ -136,7 +137,8 @@ impl Run<Pg> {
                 return Ok((Some(seen), is_ours));
             }
         }
-        // Where the transaction sees the past, the row may be of one that is gone: what is there now decides.
+        // Where the transaction sees the past, the row may be of one that is gone: what is there
+        // now decides.
         Ok((self.store.inner.look(&ask.identity).await?, false))
     }
 }

@@ -1,8 +1,9 @@
-//! The end of a transactional run: its settlement is the commit, and where there is none, what became of it is found out.
+//! The end of a transactional run: its settlement is the commit, and where there is none, what
+//! became of it is found out.
 //!
-//! A transaction may be over before its settlement: the effect sent a `COMMIT` or `ROLLBACK` of its own. Then nobody knows
-//! what of it was committed, and the doubt is kept outside of it. A transaction that is still the claim's own is rolled
-//! back as one, so that nothing of it happened.
+//! A transaction may be over before its settlement: the effect sent a `COMMIT` or `ROLLBACK` of its
+//! own. Then nobody knows what of it was committed, and the doubt is kept outside of it. A
+//! transaction that is still the claim's own is rolled back as one, so that nothing of it happened.
 
 use semel_core::store::StoreResult;
 use semel_core::{Claim, Claimed, Grant, Settled, Settlement, State};
@@ -62,7 +63,8 @@ impl Run<Pg> {
         ask: &Claim,
         settlement: &Settlement,
     ) -> StoreResult<Settled> {
-        // A caller that leaves from here on, as one does whose time is up, has to ask what became of it.
+        // A caller that leaves from here on, as one does whose time is up, has to ask what became
+        // of it.
         self.slot.lock().unanswered = true;
         let statement = settle(&self.store.inner.sql.settle_inside, lease, settlement, None);
         match statement.fetch_optional(&mut *tx).await {
@@ -88,8 +90,8 @@ impl Run<Pg> {
         }
     }
 
-    /// Finds out what became of a commit that was not answered, by claiming again with the same token. One that is still
-    /// in flight is no answer yet: the engine asks again.
+    /// Finds out what became of a commit that was not answered, by claiming again with the same
+    /// token. One that is still in flight is no answer yet: the engine asks again.
     async fn confirm(&self, ask: &Claim, settlement: &Settlement) -> StoreResult<Settled> {
         if self.find_fate(ask).await? == TxOutcome::Ended {
             return self.keep_doubt(ask).await;
@@ -112,8 +114,8 @@ impl Run<Pg> {
         }
     }
 
-    /// Rolls back, before anything else is done: the next claim of this key must not meet what is being rolled back.
-    /// → whether the transaction was still the claim's own.
+    /// Rolls back, before anything else is done: the next claim of this key must not meet what is
+    /// being rolled back. → whether the transaction was still the claim's own.
     async fn undo(&self, open: Option<Transaction>, ask: &Claim) -> StoreResult<TxOutcome> {
         let Some(mut tx) = open else {
             return self.find_fate(ask).await;
@@ -128,13 +130,14 @@ impl Run<Pg> {
         match own {
             Ok(Some(_)) => Ok(self.decide(TxOutcome::RolledBack)),
             Ok(None) => Ok(self.decide(TxOutcome::Ended)),
-            // Aborted by an error, or the connection is gone: the transaction itself can't be asked.
+            // Aborted by an error, or the connection is gone: the transaction itself can't be
+            // asked.
             Err(_) => self.find_fate(ask).await,
         }
     }
 
-    /// The outcome of a transaction that can't be asked any more. A running record under the run's own token is committed
-    /// by nobody but the effect.
+    /// The outcome of a transaction that can't be asked any more. A running record under the run's
+    /// own token is committed by nobody but the effect.
     async fn find_fate(&self, ask: &Claim) -> StoreResult<TxOutcome> {
         if let Some(known) = self.fate() {
             return Ok(known);
@@ -149,7 +152,8 @@ impl Run<Pg> {
         })
     }
 
-    /// Keeps that nobody knows what of the transaction was committed. Not kept if another has taken over.
+    /// Keeps that nobody knows what of the transaction was committed. Not kept if another has taken
+    /// over.
     async fn keep_doubt(&self, ask: &Claim) -> StoreResult<Settled> {
         if self.keep_outside(ask, &Settlement::Doubt).await? == Settled::Done {
             return Ok(self.refuse(TxError::Ended));
@@ -163,7 +167,8 @@ impl Run<Pg> {
         claimed.ok_or_else(|| unexpected("the transaction is not over yet"))
     }
 
-    /// Keeps a failure although the transaction is rolled back: by a claim and a settlement of their own.
+    /// Keeps a failure although the transaction is rolled back: by a claim and a settlement of
+    /// their own.
     async fn keep_outside(&self, ask: &Claim, settlement: &Settlement) -> StoreResult<Settled> {
         match self.claim_outside(ask).await? {
             Claimed::Won(grant) => records::settle(&*self.store.inner, &grant, settlement).await,

@@ -85,8 +85,8 @@ impl<T: Shareable, A> Lane<T, A> {
         }))
     }
 
-    /// Makes a call: with `alone`, or in a batch of a task that `empty` starts. `alone` can be awaited
-    /// after a batch as well, so it must give the same answer if the call was made already.
+    /// Makes a call: with `alone`, or in a batch of a task that `empty` starts. `alone` can be
+    /// awaited after a batch as well, so it must give the same answer if the call was made already.
     pub(crate) async fn call<F>(
         self: &Arc<Self>,
         call: impl FnOnce() -> T,
@@ -169,7 +169,8 @@ impl<T, A> Drop for Turn<'_, T, A> {
     }
 }
 
-/// The right to empty the queue. If it is dropped early, as when its task is ended, those who wait are let go.
+/// The right to empty the queue. If it is dropped early, as when its task is ended, those who wait
+/// are let go.
 pub(crate) struct Emptier<T, A> {
     lane: Arc<Lane<T, A>>,
     /// `next_batch` has found the queue empty, and has let the next caller start another task.

@@ -1,8 +1,10 @@
-//! Group commit: claims and settlements of several callers in one statement each, and so in one commit.
+//! Group commit: claims and settlements of several callers in one statement each, and so in one
+//! commit.
 //!
-//! A call that meets no other runs by itself, on its caller's task. Others wait in a queue, which one
-//! task empties, a batch at a time. No batch waits for a call that runs by itself. A call whose batch
-//! failed, or left it out, is made again by its caller alone, so that no caller gets another's error.
+//! A call that meets no other runs by itself, on its caller's task. Others wait in a queue, which
+//! one task empties, a batch at a time. No batch waits for a call that runs by itself. A call whose
+//! batch failed, or left it out, is made again by its caller alone, so that no caller gets
+//! another's error.
 //!
 //! Under load a statement, its round trip and its commit cost more than the row that it writes.
 
@@ -24,7 +26,8 @@ use super::records::InsertOutcome;
 /// The largest answer of a settlement that shares a statement.
 const LARGEST_BODY: usize = 16 * 1024;
 
-/// How many lanes there are. Keys of different lanes never share a statement. PostgreSQL has so many partitions.
+/// How many lanes there are. Keys of different lanes never share a statement. PostgreSQL has so
+/// many partitions.
 pub(crate) const LANES: usize = 4;
 
 /// The calls that wait for a batch.
@@ -57,14 +60,16 @@ pub(crate) trait Grouped: Send + Sync + Sized + 'static {
     /// A reference to itself, for tasks.
     fn strong(&self) -> Option<Arc<Self>>;
 
-    /// Inserts the records of first runs, each if there is none and nobody else has the key in hand.
+    /// Inserts the records of first runs, each if there is none and nobody else has the key in
+    /// hand.
     fn insert_all(
         &self,
         lane: usize,
         claims: &Claims,
     ) -> impl Future<Output = StoreResult<Inserted>> + Send;
 
-    /// Writes settlements, each if the lease is the owner's and the record is open. May leave some out.
+    /// Writes settlements, each if the lease is the owner's and the record is open. May leave some
+    /// out.
     fn settle_all(
         &self,
         lane: usize,

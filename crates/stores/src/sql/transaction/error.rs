@@ -2,17 +2,19 @@
 
 use sqlx::Error;
 
-/// Why a transaction was not committed although its effect succeeded. Nothing of it happened, except where
+/// Why a transaction was not committed although its effect succeeded. Nothing of it happened,
+/// except where
 /// [`Self::is_unknown`] says otherwise.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TxError {
-    /// The server refused to settle or to commit: a constraint, a conflict with another transaction, an earlier
-    /// error that the effect passed over.
+    /// The server refused to settle or to commit: a constraint, a conflict with another
+    /// transaction, an earlier error that the effect passed over.
     #[error("the transaction was refused by the server and rolled back; nothing happened")]
     Refused(#[source] Error),
-    /// The transaction was over before its settlement: the effect committed or rolled back by a statement of its own,
-    /// or went on after the server had rolled back. What it wrote may be committed, so the key is in doubt.
+    /// The transaction was over before its settlement: the effect committed or rolled back by a
+    /// statement of its own, or went on after the server had rolled back. What it wrote may be
+    /// committed, so the key is in doubt.
     #[error(
         "the transaction ended before its settlement, and what it wrote may be committed; leave COMMIT and ROLLBACK to semel"
     )]

@@ -1,8 +1,9 @@
-//! The claim, the caller's own writes and the settlement as one transaction: both happen, or neither.
+//! The claim, the caller's own writes and the settlement as one transaction: both happen, or
+//! neither.
 //!
 //! [`Transactional`] is a store for one run. To the engine it is like any other store: a claim opens a transaction and
-//! leaves it open if it wins, the effect works in it, and the settlement commits it. Until then the record is invisible to
-//! others, and other callers get the answer that the key is busy.
+//! leaves it open if it wins, the effect works in it, and the settlement commits it. Until then the
+//! record is invisible to others, and other callers get the answer that the key is busy.
 
 mod error;
 mod store;
@@ -95,7 +96,8 @@ pub(crate) enum TxOutcome {
     Ended,
 }
 
-/// The transaction that the effect works in: a connection that can't be committed by mistake. Dropping it returns it.
+/// The transaction that the effect works in: a connection that can't be committed by mistake.
+/// Dropping it returns it.
 pub struct Tx<D: SqlTransact> {
     open: Option<D::Open>,
     run: Arc<Run<D>>,
@@ -160,8 +162,8 @@ impl<D: SqlTransact> Run<D> {
         Settled::Lost
     }
 
-    /// Records the outcome of the transaction. The first one counts, because a claim outside of the transaction is made
-    /// under the same token afterwards.
+    /// Records the outcome of the transaction. The first one counts, because a claim outside of the
+    /// transaction is made under the same token afterwards.
     pub(crate) fn decide(&self, fate: TxOutcome) -> TxOutcome {
         *self.slot.lock().fate.get_or_insert(fate)
     }

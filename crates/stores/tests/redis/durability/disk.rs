@@ -37,8 +37,9 @@ async fn a_level_that_the_server_does_not_have_is_refused_at_start() {
     assert!(said.contains("durability"), "it writes no file: {said}");
 }
 
-/// `appendfsync always`: killed twice under load and started again, the server has all that it acknowledged;
-/// and the history of all calls is one that a store which keeps the protocol can have.
+/// `appendfsync always`: killed twice under load and started again, the server has all that it
+/// acknowledged; and the history of all calls is one that a store which keeps the protocol can
+/// have.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_server_with_an_append_only_file_loses_nothing_when_it_is_killed() {
     let settings = ["--appendonly", "yes", "--appendfsync", "always"];
@@ -73,7 +74,8 @@ async fn a_server_with_an_append_only_file_loses_nothing_when_it_is_killed() {
     assert!(violations.is_empty(), "{plan:?}: {}", violations[0]);
 }
 
-/// Like [`work`], if the server comes back: until so many are acknowledged, with a pause after what failed.
+/// Like [`work`], if the server comes back: until so many are acknowledged, with a pause after what
+/// failed.
 async fn work_on(scene: &Scene, count: usize) -> Told {
     let mut all = Told::default();
     while all.won.len() < count {

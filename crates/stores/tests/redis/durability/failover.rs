@@ -11,8 +11,9 @@ use semel_testkit::proxy::Way;
 use super::{Pair, Told, lost, redis_and_valkey, work};
 use crate::support::{again, clock, open, scene};
 
-/// The default: an acknowledgement is the master's. A replica that was cut off takes over without it, and the
-/// key is free to run again. Not a wish, but what happens: whoever can't have that needs a level.
+/// The default: an acknowledgement is the master's. A replica that was cut off takes over without
+/// it, and the key is free to run again. Not a wish, but what happens: whoever can't have that
+/// needs a level.
 #[tokio::test]
 async fn without_a_level_a_failover_loses_what_was_acknowledged() {
     let mut pair = Pair::start(Path::new("redis-server")).await;
@@ -55,7 +56,8 @@ async fn with_a_level_a_failover_loses_nothing_acknowledged() {
     }
 }
 
-/// Like [`work`], until so many are acknowledged: a replica on a busy machine may confirm too late, which is told.
+/// Like [`work`], until so many are acknowledged: a replica on a busy machine may confirm too late,
+/// which is told.
 async fn work_until(scene: &Scene, count: usize) -> Told {
     let mut all = Told::default();
     for _ in 0..count * 5 {

@@ -32,8 +32,9 @@ fn lease(claimed: Claimed) -> Grant {
     }
 }
 
-/// A short count is an error that says *unknown*; the same call again is confirmed once the replica is back:
-/// a claim gives the same lease (P6), a settlement is done (P18). And nobody is shown what isn't confirmed.
+/// A short count is an error that says *unknown*; the same call again is confirmed once the replica
+/// is back: a claim gives the same lease (P6), a settlement is done (P18). And nobody is shown what
+/// isn't confirmed.
 #[tokio::test(flavor = "multi_thread")]
 async fn unconfirmed_answer_is_withheld_and_confirmed_on_retry() {
     for program in redis_and_valkey().await {

@@ -1,5 +1,5 @@
-//! I9: what was acknowledged at a level of durability survives every fault up to that level. And what is not
-//! promised, shown to be not so.
+//! I9: what was acknowledged at a level of durability survives every fault up to that level. And
+//! what is not promised, shown to be not so.
 
 mod disk;
 mod failover;

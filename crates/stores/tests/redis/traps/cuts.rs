@@ -22,7 +22,8 @@ pub(super) async fn proxied() -> (RedisServer, Proxy, String) {
     (server, proxy, url)
 }
 
-/// Every call, cut at every place: the error says *unknown*, and the same call again gives what it would have.
+/// Every call, cut at every place: the error says *unknown*, and the same call again gives what it
+/// would have.
 #[tokio::test]
 async fn what_is_cut_off_is_sent_again_and_gives_the_same() {
     let (server, proxy, url) = proxied().await;
@@ -158,8 +159,8 @@ async fn an_effect_runs_once_however_its_calls_are_cut() {
     assert_eq!(runs.load(Ordering::SeqCst), number + 1);
 }
 
-/// A claim that was held up in flight arrives when a later lease has come, gone and expired: its fence is larger all the
-/// same (P22), where their records live for less than a minute.
+/// A claim that was held up in flight arrives when a later lease has come, gone and expired: its
+/// fence is larger all the same (P22), where their records live for less than a minute.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_arrives_late_has_the_larger_fence() {
     let (server, proxy, url) = proxied().await;
@@ -192,8 +193,9 @@ async fn a_claim_that_arrives_late_has_the_larger_fence() {
     assert_eq!(other.renew(&second, None).await.unwrap(), Renewed::Held);
 }
 
-/// The store's first question for the server's time was under way for long, so its estimate is ahead of the server.
-/// The fences that it gives to brief records must not be: the next one, after expiry, is the server's own (P22).
+/// The store's first question for the server's time was under way for long, so its estimate is
+/// ahead of the server. The fences that it gives to brief records must not be: the next one, after
+/// expiry, is the server's own (P22).
 #[tokio::test(flavor = "multi_thread")]
 async fn an_estimate_that_is_ahead_does_not_reach_the_fences_of_brief_records() {
     const DELAY: Duration = Duration::from_millis(400);

@@ -1,4 +1,5 @@
-//! Calls that are given up half-way. Clients have answered one caller with another's reply after that.
+//! Calls that are given up half-way. Clients have answered one caller with another's reply after
+//! that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,8 @@ use crate::support::{again, clock, complete, open, scene};
 const KEYS: usize = 64;
 const ROUNDS: usize = 60;
 
-/// I8: while thousands of calls are dropped at every stage, whoever reads gets the record asked for.
+/// I8: while thousands of calls are dropped at every stage, whoever reads gets the record asked
+/// for.
 async fn nobody_gets_anothers_record(url_options: &str) {
     let server = RedisServer::start(&[]).await;
     let proxy = Proxy::to(server.address(), clock()).await.expect("a port");

@@ -13,8 +13,8 @@ use semel_testkit::private::RedisServer;
 use super::memory::half_a_minute;
 use crate::support::{again, clock, complete, key_of, scene};
 
-/// A master, a replica and a sentinel of one's own, which fails over after some seconds: no sooner, or a
-/// busy machine looks like a dead master.
+/// A master, a replica and a sentinel of one's own, which fails over after some seconds: no sooner,
+/// or a busy machine looks like a dead master.
 pub(crate) struct Watched {
     pub(crate) master: RedisServer,
     pub(crate) replica: RedisServer,

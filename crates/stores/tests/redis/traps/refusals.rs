@@ -1,5 +1,5 @@
-//! A server that is there and says no for a while: what has happened is recorded all the same, and a claim is told that it
-//! may be sent again.
+//! A server that is there and says no for a while: what has happened is recorded all the same, and
+//! a claim is told that it may be sent again.
 
 #![expect(
     clippy::disallowed_methods,
@@ -154,7 +154,8 @@ fn known(error: &StoreError) -> (StoreErrorKind, Certainty) {
     (error.kind, error.certainty)
 }
 
-/// What a claim is told by a server that lets nobody in. The first may only find out that its connection is gone.
+/// What a claim is told by a server that lets nobody in. The first may only find out that its
+/// connection is gone.
 async fn last_of_three(store: &RedisStore, claim: &Claim) -> StoreError {
     let mut told = None;
     for _ in 0..3 {

@@ -1,4 +1,5 @@
-//! A renewal and a takeover that meet: one of them is told that it has the lease, never both (I1, I5).
+//! A renewal and a takeover that meet: one of them is told that it has the lease, never both (I1,
+//! I5).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -100,8 +101,8 @@ async fn a_renewal_and_a_takeover_of_a_brief_record_do_not_both_succeed() {
     a_late_renewal_keeps_the_lease_or_loses_it(BRIEF).await;
 }
 
-/// The checkpoint looked at the record in the moment in which it was written, and arrives when another caller has seen
-/// the lease lapsed.
+/// The checkpoint looked at the record in the moment in which it was written, and arrives when
+/// another caller has seen the lease lapsed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_checkpoint_and_a_takeover_do_not_both_succeed() {
     let meeting = Meeting::start(LONG).await;
@@ -127,7 +128,8 @@ async fn a_checkpoint_and_a_takeover_do_not_both_succeed() {
     assert!(matches!(claimed, Claimed::Busy(_)), "{claimed:?}");
 }
 
-/// A record that is there for each claim and gone at each look is claimed so often, and not for ever (P4).
+/// A record that is there for each claim and gone at each look is claimed so often, and not for
+/// ever (P4).
 #[tokio::test(flavor = "multi_thread")]
 async fn a_record_that_comes_and_goes_ends_the_claim_as_busy() {
     const MANY: usize = 1_000;

@@ -32,7 +32,8 @@ async fn a_script_cache_that_is_flushed_in_the_middle_disturbs_nobody() {
     }
 }
 
-/// A clock that is set an hour back and forward again ends what is kept for a minute: the next fence would be smaller.
+/// A clock that is set an hour back and forward again ends what is kept for a minute: the next
+/// fence would be smaller.
 #[tokio::test]
 async fn a_deleted_records_fence_is_kept_for_a_day() {
     let server = RedisServer::start(&[]).await;

@@ -148,8 +148,8 @@ impl<'a> Move<'a> {
     }
 }
 
-/// Keys are claimed, settled and replayed without a break while a slot is half here and half there, and
-/// afterwards; by the documented user.
+/// Keys are claimed, settled and replayed without a break while a slot is half here and half there,
+/// and afterwards; by the documented user.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn slots_move_under_load_and_nobody_notices() {
     let cluster = Cluster::start().await;

@@ -9,8 +9,8 @@ use semel_testkit::proxy::Way;
 use super::cuts::proxied;
 use crate::support::{again, clock, open, scene};
 
-/// The clock is asked when the store is opened. An answer that comes late must not make the estimate too early, or a
-/// fence would be smaller than one that the server gave (P22).
+/// The clock is asked when the store is opened. An answer that comes late must not make the
+/// estimate too early, or a fence would be smaller than one that the server gave (P22).
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_answer_about_the_time_makes_no_fence_smaller() {
     let (server, proxy, url) = proxied().await;
@@ -34,7 +34,8 @@ async fn a_slow_answer_about_the_time_makes_no_fence_smaller() {
     assert!(second.fence > first.fence, "{second:?} after {first:?}");
 }
 
-/// However much else goes on, channels that nobody waits on any more are left: each costs the server memory.
+/// However much else goes on, channels that nobody waits on any more are left: each costs the
+/// server memory.
 #[tokio::test(flavor = "multi_thread")]
 async fn channels_are_left_also_while_new_ones_come() {
     let server = RedisServer::start(&[]).await;

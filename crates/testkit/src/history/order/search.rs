@@ -89,8 +89,8 @@ fn is_subset(some: &[u64], all: &[u64]) -> bool {
     some.iter().zip(all).all(|(some, all)| some & !all == 0)
 }
 
-/// Whether a claim was overtaken (P4), and another call was writing the record at that time. Then its answer says
-/// nothing about the record.
+/// Whether a claim was overtaken (P4), and another call was writing the record at that time. Then
+/// its answer says nothing about the record.
 fn is_overtaken(index: usize, call: &CallRecord, view: &View<'_>) -> bool {
     let is_beside = |other: &CallRecord| other.start <= until(call) && call.start <= until(other);
     let writes = |other: &CallRecord| {
