@@ -1,4 +1,5 @@
-//! [`BodySentinel`]: detects whether a request body was ever handed to the socket before the request failed.
+//! [`BodySentinel`]: detects whether a request body was ever handed to the socket before the
+//! request failed.
 //!
 //! reqwest follows redirects by itself, and its errors don't say which hop failed. A charge that
 //! was made, and answered with a redirect to a host that refuses connections, fails like one that

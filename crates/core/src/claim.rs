@@ -65,8 +65,8 @@ impl ClaimTerms {
     /// Checks the terms.
     ///
     /// # Errors
-    /// [`ClaimTermsError`] if a value is out of bounds, or the retention is shorter than the lease: a record that expired
-    /// before its lease would let a second owner in.
+    /// [`ClaimTermsError`] if a value is out of bounds, or the retention is shorter than the lease:
+    /// a record that expired before its lease would let a second owner in.
     pub fn new(
         lease: Duration,
         retention: Duration,

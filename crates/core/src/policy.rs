@@ -1,4 +1,5 @@
-//! [`Policy`]: how the requests of one operation are treated. Every field has a default that is safe to keep.
+//! [`Policy`]: how the requests of one operation are treated. Every field has a default that is
+//! safe to keep.
 
 use std::time::Duration;
 

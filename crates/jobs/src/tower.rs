@@ -1,5 +1,6 @@
-//! [`OnceLayer`]: a tower layer for workers, such as those of `apalis`. A task that is delivered again, because the queue
-//! delivers at least once or it was submitted twice, gets the answer of the first run.
+//! [`OnceLayer`]: a tower layer for workers, such as those of `apalis`. A task that is delivered
+//! again, because the queue delivers at least once or it was submitted twice, gets the answer of
+//! the first run.
 
 use std::future::Future;
 use std::pin::Pin;

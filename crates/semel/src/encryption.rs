@@ -32,8 +32,8 @@ impl Encryption {
 
     /// Gives each tenant, or each subject that a caller names, a key of its own, so that their data
     /// can be erased:
-    /// [`Semel::erase`](crate::Semel::erase). Off unless set; what was encrypted with such keys is read in any case. Not
-    /// while records move between two stores.
+    /// [`Semel::erase`](crate::Semel::erase). Off unless set; what was encrypted with such keys is
+    /// read in any case. Not while records move between two stores.
     #[must_use]
     pub const fn data_keys(mut self, using: DataKeyUse) -> Self {
         self.data_keys = using;

@@ -116,8 +116,8 @@ impl Semel {
     /// others. A key that records need must stay among them.
     ///
     /// # Errors
-    /// [`OpenError::Encryption`] if these keys must not be used, and the keys stay as they were. Always, if it was opened
-    /// without encryption.
+    /// [`OpenError::Encryption`] if these keys must not be used, and the keys stay as they were.
+    /// Always, if it was opened without encryption.
     pub async fn replace_keys(&self, keys: encrypted::Keyring) -> Result<(), OpenError> {
         match &self.shared.keys {
             Some(open) => Ok(open.replace(keys).await?),

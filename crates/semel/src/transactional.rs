@@ -173,12 +173,11 @@ impl Call {
     ///
     /// # Errors
     /// [`Error`] says what happened, and whether calling again can help. [`Error::Failed`] with a
-    /// [`TxError`](crate::TxError) inside means that the server did not commit, and nothing happened. If the transaction
-    /// ended before its settlement, for example by a `COMMIT` of the effect's own, it is unknown
-    /// what was committed: that is
-    /// [`Error::InDoubt`], and the key stays in doubt until resolved. Without protection (mode `off` or `observe`,
-    /// fail-open) no record shows whether a commit without an answer was done: that is
-    /// [`Error::Unknown`].
+    /// [`TxError`](crate::TxError) inside means that the server did not commit, and nothing
+    /// happened. If the transaction ended before its settlement, for example by a `COMMIT` of the
+    /// effect's own, it is unknown what was committed: that is [`Error::InDoubt`], and the key
+    /// stays in doubt until resolved. Without protection (mode `off` or `observe`, fail-open) no
+    /// record shows whether a commit without an answer was done: that is [`Error::Unknown`].
     pub async fn run_in<P, T, E, F, Fut>(self, pool: &P, effect: F) -> Result<TypedAnswer<T>, Error>
     where
         P: Transact,

@@ -1,9 +1,9 @@
 //! The compare-and-swap loop of every store whose records change in two steps: read, then replace
 //! what was read.
 //!
-//! [`drive`] reads the record, lets [`protocol`](semel_core::protocol) decide, and replaces exactly the record that was
-//! read. A swap that loses is followed by another read. The last step is always a read, because
-//! only a read finds a write whose reply was lost.
+//! [`drive`] reads the record, lets [`protocol`](semel_core::protocol) decide, and replaces exactly
+//! the record that was read. A swap that loses is followed by another read. The last step is always
+//! a read, because only a read finds a write whose reply was lost.
 //!
 //! A store implements [`Cell`] and gets the retry bound, and the rule for what is known after a
 //! lost reply (P28).

@@ -2,8 +2,8 @@
 //!
 //! A [`SeqNoTracker`] knows every operation that has a sequence number, for all time, by one mark
 //! per session. An
-//! [`IdempotencyStore`] knows the last operations that have a key. A [`Gate`] puts both in front of whatever applies
-//! operations, and records only what was applied.
+//! [`IdempotencyStore`] knows the last operations that have a key. A [`Gate`] puts both in front of
+//! whatever applies operations, and records only what was applied.
 //!
 //! ```
 //! use semel_stream::{StreamKey, IdempotencyStore, SeqNo, SessionId};

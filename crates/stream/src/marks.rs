@@ -204,8 +204,8 @@ impl SeqNoTracker {
     /// Moves the mark to an operation that was applied.
     ///
     /// # Errors
-    /// [`MarkError::Behind`] if that would move it back or leave it where it is, [`MarkError::Full`] if the session
-    /// is new and there is no room. Nothing is changed then.
+    /// [`MarkError::Behind`] if that would move it back or leave it where it is,
+    /// [`MarkError::Full`] if the session is new and there is no room. Nothing is changed then.
     pub fn advance(&self, session: SessionId, to: Mark) -> Result<(), MarkError> {
         self.change(session, |progress| {
             let moves = to > progress.mark && to.epoch >= progress.fence;

@@ -96,7 +96,8 @@ impl IdempotencyStore {
         self.shard(hash).lock().record(hash, key, &self.hasher)
     }
 
-    /// [`check_and_record`](Self::check_and_record) for each of these keys, in their order: `true` if it is new.
+    /// [`check_and_record`](Self::check_and_record) for each of these keys, in their order: `true`
+    /// if it is new.
     ///
     /// Each part's lock is taken once for all of its keys. Threads that share a window spend most
     /// of their time on handing parts to each other; with a hundred keys and more at a time they

@@ -8,6 +8,9 @@ const LONG: usize = 300;
 /// Above this length, a file must be split.
 const TOO_LONG: usize = 600;
 
+/// The width of comments in Rust. The formatter holds the code to it and leaves comments alone.
+const COMMENT_WIDTH: usize = 100;
+
 /// Files whose length counts.
 const SOURCE_ENDINGS: [&str; 7] = [".rs", ".py", ".ts", ".tsx", ".js", ".mjs", ".go"];
 
@@ -44,7 +47,12 @@ pub(crate) struct Finding {
 }
 
 /// The names under which findings are counted.
-pub(crate) const RULES: [&str; 3] = ["file-length", "forbidden-words", "inherited-lints"];
+pub(crate) const RULES: [&str; 4] = [
+    "file-length",
+    "forbidden-words",
+    "inherited-lints",
+    "comment-width",
+];
 
 /// All rules on one text file; `path` is relative to the root.
 pub(crate) fn check(path: &str, text: &str) -> Vec<Finding> {
@@ -52,6 +60,7 @@ pub(crate) fn check(path: &str, text: &str) -> Vec<Finding> {
     findings.extend(file_length(path, text));
     findings.extend(forbidden_words(path, text));
     findings.extend(inherited_lints(path, text));
+    findings.extend(comment_width(path, text));
     findings
 }
 
@@ -117,6 +126,37 @@ fn words_in(line: &str) -> Vec<String> {
 /// or with an address.
 fn starts_a_path(before: &str) -> bool {
     !before.ends_with(|c: char| c.is_alphanumeric() || "._-/}*~".contains(c))
+}
+
+/// Comments that are wider than the code. Rows of tables, code between fences and addresses have no
+/// place to break.
+fn comment_width(path: &str, text: &str) -> Vec<Finding> {
+    if !path.ends_with(".rs") {
+        return Vec::new();
+    }
+    let mut findings = Vec::new();
+    let mut in_code = false;
+    for (number, line) in text.lines().enumerate() {
+        let Some(comment) = line.trim_start().strip_prefix("//") else {
+            in_code = false;
+            continue;
+        };
+        let comment = comment.trim_start_matches(['/', '!']).trim();
+        if comment.starts_with("```") {
+            in_code = !in_code;
+        }
+        let breakable = comment.contains(' ') && !comment.starts_with('|') && !in_code;
+        let width = line.chars().count();
+        if width > COMMENT_WIDTH && breakable {
+            findings.push(Finding {
+                rule: RULES[3],
+                level: Level::Failure,
+                place: format!("{path}:{}", number + 1),
+                message: format!("{width} columns; comments have at most {COMMENT_WIDTH}"),
+            });
+        }
+    }
+    findings
 }
 
 fn inherited_lints(path: &str, text: &str) -> Option<Finding> {
@@ -194,6 +234,29 @@ mod tests {
             assert_eq!(check("README.md", &text).len(), 1, "{text}");
             assert!(check("Cargo.lock", &text).is_empty());
         }
+    }
+
+    #[test]
+    fn wide_comments_fail() {
+        let words = "word ".repeat(30);
+        for mark in ["//", "///", "//!", "    // -"] {
+            let findings = check("a.rs", &format!("{mark} {words}\n"));
+            assert_eq!(findings.len(), 1, "{mark}");
+            assert_eq!(findings[0].rule, "comment-width");
+        }
+        assert!(check("a.py", &format!("// {words}\n")).is_empty());
+    }
+
+    #[test]
+    fn tables_code_and_addresses_may_be_wide() {
+        let words = "word ".repeat(30);
+        let address = format!("// https://example.com/{}\n", "a".repeat(100));
+        let code = format!("//! ```\n//! {words}\n//! ```\n");
+        for text in [format!("//! | {words} |\n"), code.clone(), address] {
+            assert!(check("a.rs", &text).is_empty(), "{text}");
+        }
+        let after_code = format!("{code}//! {words}\n");
+        assert_eq!(check("a.rs", &after_code).len(), 1, "the fence has ended");
     }
 
     #[test]

@@ -69,8 +69,8 @@ impl OutboxCall {
     /// `Content-Type` is stored; all are sent.
     ///
     /// # Errors
-    /// [`OutboxError::Changed`] if the call was begun with another request, or its name belongs to another call by now;
-    /// otherwise why there is no answer.
+    /// [`OutboxError::Changed`] if the call was begun with another request, or its name belongs to
+    /// another call by now; otherwise why there is no answer.
     pub async fn send(
         &self,
         client: &ClientWithMiddleware,
@@ -107,8 +107,8 @@ impl OutboxCall {
     /// Sends the stored request again.
     ///
     /// # Errors
-    /// [`OutboxError::NeverSent`] if none was stored; [`OutboxError::Relative`] if it was stored without a host and the
-    /// outbox has no base; otherwise why there is no answer.
+    /// [`OutboxError::NeverSent`] if none was stored; [`OutboxError::Relative`] if it was stored
+    /// without a host and the outbox has no base; otherwise why there is no answer.
     pub async fn resend(&self, client: &ClientWithMiddleware) -> Result<Response, OutboxError> {
         let kept = self.request.get().ok_or(OutboxError::NeverSent)?;
         let method = kept.method.parse().map_err(|_| self.damaged())?;

@@ -1,4 +1,5 @@
-//! [`Outbox`]: durable calls that survive a crash, in a folder with one file for each call without an answer.
+//! [`Outbox`]: durable calls that survive a crash, in a folder with one file for each call without
+//! an answer.
 //!
 //! A file is complete or absent: it is written under a temporary name, synced, and then linked to
 //! its name, which only one process can do. So there are no locks to clean up, any number of

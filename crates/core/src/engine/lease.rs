@@ -97,8 +97,8 @@ impl Lease {
     /// [`Record::MAX_CHECKPOINT_BYTES`]; an empty checkpoint removes the last one.
     ///
     /// # Errors
-    /// [`LeaseLost`] if the lease belongs to another owner by now, or if the store gave no answer: whether the
-    /// checkpoint was kept is unknown then.
+    /// [`LeaseLost`] if the lease belongs to another owner by now, or if the store gave no answer:
+    /// whether the checkpoint was kept is unknown then.
     ///
     /// # Panics
     /// If the checkpoint is larger than the bound, which is a mistake in the program.

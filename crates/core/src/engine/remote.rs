@@ -51,8 +51,9 @@ impl Engine {
     /// `may_access` decides by the key's namespace whether the caller may know of the lease at all.
     ///
     /// # Errors
-    /// [`Problem::LeaseLost`] if the lease belongs to another owner by now; [`Problem::Unavailable`] if the store gave no
-    /// answer: the lease may or may not be renewed then, and calling again is safe.
+    /// [`Problem::LeaseLost`] if the lease belongs to another owner by now;
+    /// [`Problem::Unavailable`] if the store gave no answer: the lease may or may not be renewed
+    /// then, and calling again is safe.
     pub async fn renew(
         &self,
         lease: &RemoteLease,
@@ -110,8 +111,8 @@ impl Engine {
     /// Reads the record as it is now, without changing it. `None` if it is absent or expired.
     ///
     /// # Errors
-    /// [`Problem::Unavailable`] if the store gave no answer; [`Problem::Unreadable`] and [`Problem::BodyUnavailable`] if the
-    /// record or the body of its answer can't be read.
+    /// [`Problem::Unavailable`] if the store gave no answer; [`Problem::Unreadable`] and
+    /// [`Problem::BodyUnavailable`] if the record or the body of its answer can't be read.
     pub async fn read(&self, identity: &Identity) -> Result<Option<Record>, Problem> {
         self.shared.read(identity).await.map_err(problem_from)
     }
@@ -130,7 +131,8 @@ impl Engine {
     /// Uses wake-ups, and counts as a waiter (P34). Claims nothing: a lapsed lease stays as it is.
     ///
     /// # Errors
-    /// [`Problem::Busy`] if a bound on waiters is reached; [`Problem::Unavailable`] if the store gave no answer.
+    /// [`Problem::Busy`] if a bound on waiters is reached; [`Problem::Unavailable`] if the store
+    /// gave no answer.
     pub async fn attach(
         &self,
         identity: &Identity,

@@ -1,4 +1,5 @@
-//! [`PackedRecord`]: settles a record in its packed form. For stores whose leases carry the packed record in their memo.
+//! [`PackedRecord`]: settles a record in its packed form. For stores whose leases carry the packed
+//! record in their memo.
 
 use bytes::BufMut as _;
 

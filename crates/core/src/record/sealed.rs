@@ -193,8 +193,8 @@ impl ReadableKeys {
     /// Whether a record may be used by a process with these keys.
     ///
     /// # Errors
-    /// [`RecordError::NoKey`] if the record is encrypted under another key; [`RecordError::Plain`] if it is not encrypted and
-    /// must be.
+    /// [`RecordError::NoKey`] if the record is encrypted under another key; [`RecordError::Plain`]
+    /// if it is not encrypted and must be.
     pub fn check(&self, record: &Record) -> Result<(), RecordError> {
         match record.key_id()? {
             Some(id) if self.has(id) => Ok(()),
@@ -210,8 +210,8 @@ impl Record {
     /// an encrypted field has format version 2.
     ///
     /// # Errors
-    /// [`RecordError::Malformed`] if a field begins as an encrypted one and isn't one, and what [`Record::locked`] says of a
-    /// record without its content.
+    /// [`RecordError::Malformed`] if a field begins as an encrypted one and isn't one, and what
+    /// [`Record::locked`] says of a record without its content.
     pub fn key_id(&self) -> Result<Option<u32>, RecordError> {
         if let Some(reason) = self.lock_reason() {
             return Err(reason);

@@ -1,4 +1,5 @@
-//! [`copy_record`]: copies one record from a source store to a target store, for a live migration (P43).
+//! [`copy_record`]: copies one record from a source store to a target store, for a live migration
+//! (P43).
 //!
 //! A copy that is interrupted, repeated or late leaves a record that the next run finds and
 //! completes.

@@ -1,4 +1,5 @@
-//! [`Mirror`]: records in two stores at once, for a live migration from one to the other (dual writes).
+//! [`Mirror`]: records in two stores at once, for a live migration from one to the other (dual
+//! writes).
 //!
 //! A fleet changes its store without downtime in four rollouts: old; old and new; new and old; new.
 //! During each rollout, nodes of two neighbouring configurations serve at the same time, and the

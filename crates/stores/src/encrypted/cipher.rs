@@ -107,7 +107,8 @@ impl BoundField<'_> {
     /// Decrypts a field with a header; `None` if it has none, so that it is plain text.
     ///
     /// # Errors
-    /// [`RecordError::NoKey`], or [`RecordError::NotAuthentic`] if it was changed, moved, or written after `fence`.
+    /// [`RecordError::NoKey`], or [`RecordError::NotAuthentic`] if it was changed, moved, or
+    /// written after `fence`.
     pub fn open(
         &self,
         keys: &impl DecryptionKeys,

@@ -32,7 +32,8 @@ impl Keyring {
     /// A ring of these keys.
     ///
     /// # Errors
-    /// [`EncryptionKeyError`] if two keys have one id, there are more than [`MAX_KEYS`], or the key to write with is missing.
+    /// [`EncryptionKeyError`] if two keys have one id, there are more than [`MAX_KEYS`], or the key
+    /// to write with is missing.
     pub fn new(mut keys: Vec<EncryptionKey>, write: WriteKey) -> Result<Self, EncryptionKeyError> {
         keys.sort_by_key(|key| std::cmp::Reverse(key.id()));
         if let Some(pair) = keys.windows(2).find(|pair| pair[0].id() == pair[1].id()) {

@@ -1,5 +1,5 @@
-//! [`KeyProvider`]: where keys come from. Files, a variable of the environment, or a command that asks a key management
-//! service.
+//! [`KeyProvider`]: where keys come from. Files, a variable of the environment, or a command that
+//! asks a key management service.
 
 #![expect(clippy::disallowed_methods, reason = "the command is a real process")]
 

@@ -1,8 +1,9 @@
 //! Extra SQL executed in the claim's or the settlement's own statement, atomically (used by
 //! `semel-jobs`).
 //!
-//! [`super::PostgresTransactional`] joins a claim with a caller's transaction of any length. This joins it with one statement that
-//! is known beforehand: it takes one round trip, for any number of first runs at once.
+//! [`super::PostgresTransactional`] joins a claim with a caller's transaction of any length. This
+//! joins it with one statement that is known beforehand: it takes one round trip, for any number of
+//! first runs at once.
 
 use std::sync::Arc;
 

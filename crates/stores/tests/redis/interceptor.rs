@@ -1,4 +1,5 @@
-//! [`Interceptor`]: a way to a Redis server that reads every command, and may answer or hold the one that a test names.
+//! [`Interceptor`]: a way to a Redis server that reads every command, and may answer or hold the
+//! one that a test names.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -186,7 +186,8 @@ impl<B: Broker, E: Effect> Consumer<B, E> {
     /// One batch of messages: fetched, applied in one transaction, settled.
     ///
     /// # Errors
-    /// [`TurnError`]; nothing was applied, or the outcome is unknown, and the messages are delivered again.
+    /// [`TurnError`]; nothing was applied, or the outcome is unknown, and the messages are
+    /// delivered again.
     pub async fn turn(&mut self) -> Result<TurnReport, TurnError> {
         let fetched = self
             .broker

@@ -120,8 +120,9 @@ impl<'a> Batch<'a> {
     /// Records what was applied. Only then may anything that was offered be acknowledged.
     ///
     /// # Errors
-    /// [`JournalError`] if the journal can't be written. It is unknown then whether the batch is recorded: acknowledge
-    /// nothing, and have all of it delivered again. After that, even empty batches fail with
+    /// [`JournalError`] if the journal can't be written. It is unknown then whether the batch is
+    /// recorded: acknowledge nothing, and have all of it delivered again. After that, even empty
+    /// batches fail with
     /// [`JournalError::Poisoned`]: open the gate again.
     pub fn commit(self) -> Result<(), JournalError> {
         if self.gate.is_poisoned() {

@@ -1,5 +1,5 @@
-//! [`DataKeys`]: a key of its own for each tenant, or each subject that a caller names, so that their data can be erased
-//! (P48, P49).
+//! [`DataKeys`]: a key of its own for each tenant, or each subject that a caller names, so that
+//! their data can be erased (P48, P49).
 //!
 //! | file | is |
 //! |---|---|

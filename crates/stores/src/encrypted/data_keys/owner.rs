@@ -1,4 +1,5 @@
-//! [`DataOwner`]: whose data a key encrypts; and the names of data keys, which are keyed digests of that.
+//! [`DataOwner`]: whose data a key encrypts; and the names of data keys, which are keyed digests of
+//! that.
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use semel_core::claim::{Claim, Grant};

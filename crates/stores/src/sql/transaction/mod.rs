@@ -1,9 +1,10 @@
 //! The claim, the caller's own writes and the settlement as one transaction: both happen, or
 //! neither.
 //!
-//! [`Transactional`] is a store for one run. To the engine it is like any other store: a claim opens a transaction and
-//! leaves it open if it wins, the effect works in it, and the settlement commits it. Until then the
-//! record is invisible to others, and other callers get the answer that the key is busy.
+//! [`Transactional`] is a store for one run. To the engine it is like any other store: a claim
+//! opens a transaction and leaves it open if it wins, the effect works in it, and the settlement
+//! commits it. Until then the record is invisible to others, and other callers get the answer that
+//! the key is busy.
 
 mod error;
 mod store;
@@ -134,7 +135,8 @@ impl<D: SqlTransact> Transactional<D> {
     /// Commits the writes of an effect that ran without a claim.
     ///
     /// # Errors
-    /// [`TxError`] if it was rolled back; `Refused` also if the connection was lost and the outcome is unknown.
+    /// [`TxError`] if it was rolled back; `Refused` also if the connection was lost and the outcome
+    /// is unknown.
     pub async fn commit_unprotected(&self) -> Result<(), TxError> {
         let open = self.run.slot.lock().open.take().ok_or(TxError::Kept)?;
         D::commit(open).await.map_err(TxError::Refused)
