@@ -118,7 +118,7 @@ impl Grouped for Inner {
 
     async fn insert_all(&self, _: usize, claims: &Claims) -> StoreResult<Inserted> {
         let statement = || {
-            let (query, empty) = self.sql.group.insert.of(claims.len());
+            let (query, empty) = self.group_sql.insert.of(claims.len());
             let query = claims
                 .iter()
                 .fold(query, |query, waiting| bind_claim(query, &waiting.call));
@@ -132,7 +132,7 @@ impl Grouped for Inner {
     /// itself.
     async fn settle_all(&self, _: usize, endings: &Endings) -> StoreResult<Settled> {
         let statement = || {
-            let (query, empty) = self.sql.group.settle.of(endings.len());
+            let (query, empty) = self.group_sql.settle.of(endings.len());
             let query = endings
                 .iter()
                 .fold(query, |query, waiting| bind_ending(query, &waiting.call));

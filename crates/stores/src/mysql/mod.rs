@@ -48,6 +48,7 @@ use crate::sql::group::Groups;
 use crate::sql::link;
 use crate::sql::records::impl_store;
 use error::My;
+use group::GroupStatements;
 use options::Options;
 use sql::Statements;
 use sweep::Sweeper;
@@ -74,6 +75,7 @@ type Session = link::Session<My>;
 struct Inner {
     link: Link,
     sql: Statements,
+    group_sql: GroupStatements,
     hub: Hub,
     wakes: Arc<Wakes>,
     /// `None` on MySQL, which can't be told to wait for no lock.
@@ -111,6 +113,7 @@ impl MySqlStore {
             groups: found.is_mariadb.then(Groups::new),
             link,
             sql: Statements::new(),
+            group_sql: GroupStatements::new(),
             hub: Hub::new(),
             wakes: Arc::clone(&wakes),
             sweeper: Sweeper::new(options.archive),

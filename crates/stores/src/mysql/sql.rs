@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 use sqlx::AssertSqlSafe;
 
-use super::group::GroupStatements;
 use super::row::Bound;
 
 /// The server's time in microseconds since 1970, at the statement's beginning. In UTC whatever the
@@ -61,8 +60,6 @@ pub(super) struct Statements {
     pub(super) renew: Arc<str>,
     /// What a listing shows, up to its conditions.
     pub(super) list: Arc<str>,
-    /// Claims and settlements of several callers.
-    pub(super) group: GroupStatements,
 }
 
 impl Statements {
@@ -103,7 +100,6 @@ impl Statements {
                    body_bytes = ?, format = ? \
                    WHERE address = ? AND fence = ? AND token = ? AND state = ? AND written_us = ? AND format IN (1, 2)"
                 .to_owned()),
-            group: GroupStatements::new(),
             // An owner's doubt about what is in doubt already changes nothing (P18).
             settle: text(format!(
                 "UPDATE semel_records SET checkpoint = IF(? = 4, checkpoint, NULL), head = ?, body = ?, \
