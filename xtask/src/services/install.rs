@@ -49,10 +49,18 @@ pub(crate) fn packages(wanted: &[Package]) -> Result<()> {
     }
     eprintln!("services: installing {}", missing.join(" "));
     let by_hand = format!("install by hand: apt-get install {}", missing.join(" "));
-    apt(&["update"]).with_context(|| by_hand.clone())?;
-    let mut install = vec!["install", "--yes", "--no-install-recommends"];
+    let mut install = vec!["-qq", "--yes", "--no-install-recommends", "install"];
     install.extend(&missing);
-    apt(&install).with_context(|| by_hand.clone())?;
+    // The second and third repair what an interrupted installation has left; else they do nothing.
+    let calls: [(&str, &[&str]); 4] = [
+        ("apt-get", &["-qq", "update"]),
+        ("dpkg", &["--configure", "-a"]),
+        ("apt-get", &["-qq", "--fix-broken", "--yes", "install"]),
+        ("apt-get", &install),
+    ];
+    for (program, arguments) in calls {
+        as_root(program, arguments).with_context(|| by_hand.clone())?;
+    }
     for package in wanted {
         ensure!(
             (package.present)(),
@@ -63,20 +71,19 @@ pub(crate) fn packages(wanted: &[Package]) -> Result<()> {
     Ok(())
 }
 
-fn apt(arguments: &[&str]) -> Result<()> {
+fn as_root(program: &str, arguments: &[&str]) -> Result<()> {
     let mut command = if rustix::process::geteuid().is_root() {
-        Command::new("apt-get")
+        Command::new(program)
     } else {
         let mut sudo = Command::new("sudo");
         sudo.args([
             "--non-interactive",
             "--preserve-env=DEBIAN_FRONTEND",
-            "apt-get",
+            program,
         ]);
         sudo
     };
     command
-        .arg("-qq")
         .args(arguments)
         .env("DEBIAN_FRONTEND", "noninteractive");
     exec::capture(&mut command).map(drop)

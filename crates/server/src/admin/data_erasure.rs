@@ -15,7 +15,7 @@ use crate::api::store_failure;
 use crate::operators::Operator;
 use crate::web::{
     Failure, Json, Problem400, Problem401, Problem403, Problem408, Problem413, Problem415,
-    Problem429, Problem500, Problem503, json_response,
+    Problem422, Problem429, Problem500, Problem503, deserialize_present, json_response,
 };
 
 /// Erases the stored responses and checkpoints of a tenant, or of one subject.
@@ -27,6 +27,7 @@ pub(crate) struct DataErasureRequest {
     tenant: String,
     /// The subject, as requests name it. Without one, the whole tenant is erased, with its
     /// subjects.
+    #[serde(default, deserialize_with = "deserialize_present")]
     #[schema(nullable = false, min_length = 1, max_length = 256)]
     subject: Option<String>,
     /// The name of the operator.
@@ -62,8 +63,8 @@ pub(crate) struct DataErasureView {
     request_body = DataErasureRequest,
     responses(
         (status = 200, description = "The keys are destroyed.", body = DataErasureView),
-        Problem400, Problem401, Problem403, Problem429, Problem408, Problem413, Problem415, Problem500,
-        Problem503
+        Problem400, Problem401, Problem403, Problem429, Problem408, Problem413, Problem415, Problem422,
+        Problem500, Problem503
     ),
     security(("admin" = []))
 )]

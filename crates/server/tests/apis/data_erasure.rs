@@ -85,6 +85,16 @@ async fn erased_tenant_is_gone_and_runs_nothing_again() {
 }
 
 #[tokio::test]
+async fn null_as_a_subject_does_not_erase_the_tenant() {
+    let server = server().await;
+    let acme = crate::support::ACME;
+    run(&server, acme, "k-1").await;
+    let refused = erase(&server, json!({"tenant": "acme", "subject": null})).await;
+    assert_eq!(refused.status, 400, "{}", refused.text);
+    assert_eq!(ask(&server, acme, "k-1").await.status, 200);
+}
+
+#[tokio::test]
 async fn erased_subject_is_named_nowhere() {
     let server = server().await;
     let charge = |subject: &str| {

@@ -1,7 +1,7 @@
 //! A trail with copies, and their content.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_nats::jetstream;
@@ -89,6 +89,7 @@ pub(crate) fn entry(number: usize, day: &str, actor: Option<&str>) -> Entry {
 pub(crate) struct Trailing {
     pub(crate) trail: Trail,
     folder: PathBuf,
+    sinks: Vec<Weak<dyn Sink>>,
 }
 
 impl Trailing {
@@ -98,6 +99,7 @@ impl Trailing {
 
     pub(crate) fn again(folder: PathBuf, copies: Vec<Arc<dyn Sink>>) -> Self {
         let env = semel::tokio_env();
+        let sinks = copies.iter().map(Arc::downgrade).collect();
         let mut config = FileConfig::new(folder.join("audit.jsonl"));
         config.sync = SyncMode::Never;
         // Small files, so that they are rotated during the replication.
@@ -105,7 +107,11 @@ impl Trailing {
         let files = FileSink::open(config, Arc::clone(&env.clock)).expect("a file");
         let sink = ReplicatedSink::start(files, copies, &env);
         let trail = Trail::start(Arc::new(sink), TrailConfig::default(), env);
-        Self { trail, folder }
+        Self {
+            trail,
+            folder,
+            sinks,
+        }
     }
 
     pub(crate) async fn write(&self, many: usize) {
@@ -156,9 +162,12 @@ impl Trailing {
         ids
     }
 
-    /// Ends the trail, and returns the path of its files.
+    /// Ends the trail and the tasks that copy it, and returns the path of its files. A task that
+    /// is still there could copy what the next trail writes, and save its position.
     pub(crate) async fn end(self) -> PathBuf {
         self.trail.flush().await;
+        drop(self.trail);
+        until(|| self.sinks.iter().all(|sink| sink.strong_count() == 0)).await;
         self.folder
     }
 }

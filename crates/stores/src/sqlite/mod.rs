@@ -106,7 +106,7 @@ impl SqliteStore {
 impl Inner {
     async fn claim(&self, ask: &Claim) -> StoreResult<Claimed> {
         // A duplicate is answered without waiting for the write lock.
-        let found = self.reader.find(&ask.identity).await?;
+        let found = self.find(&ask.identity).await?;
         if found.is_some() {
             let now = self.clock.wall();
             protocol::check_keys(found.as_ref(), ask, now)?;
@@ -117,6 +117,14 @@ impl Inner {
         }
         let ask = Box::new(ask.clone());
         self.writer.make(|reply| Change::Claim(ask, reply)).await
+    }
+
+    /// The record, expired or not. A connection that is opened late may read another file than the
+    /// one that the writer has.
+    async fn find(&self, identity: &Identity) -> StoreResult<Option<Record>> {
+        let found = self.reader.find(identity).await;
+        self.place.check_unchanged()?;
+        found
     }
 }
 
@@ -163,7 +171,7 @@ impl Store for SqliteStore {
 
     fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, StoreResult<Option<Record>>> {
         Box::pin(async move {
-            let found = self.inner.reader.find(identity).await?;
+            let found = self.inner.find(identity).await?;
             let now = self.inner.clock.wall();
             Ok(found.filter(|record| !record.is_expired(now)))
         })

@@ -130,6 +130,31 @@ async fn a_file_that_is_replaced_while_in_use_gets_no_more_claims() {
 }
 
 #[tokio::test]
+async fn answers_of_another_file_are_refused() {
+    let (place, other) = (Place::new(), Place::new());
+    let claim = fresh();
+    let elsewhere = other.open().await;
+    let lease = won(&elsewhere, &claim).await;
+    elsewhere.settle(&lease, &complete("other")).await.unwrap();
+    drop(elsewhere);
+    // Nothing has been read yet, so the connection for reading is opened after the replacement.
+    let store = place.open().await;
+    std::fs::rename(place.path(), place.path().with_extension("moved")).unwrap();
+    let said = refusal(store.claim(&claim).await);
+    assert!(said.contains("moved, removed or replaced"), "{said}");
+    for ending in ["", "-wal", "-shm"] {
+        let name = |path: &std::path::Path| format!("{}{ending}", path.display());
+        if std::fs::exists(name(other.path())).unwrap() {
+            std::fs::rename(name(other.path()), name(place.path())).unwrap();
+        }
+    }
+    let said = refusal(store.claim(&claim).await);
+    assert!(said.contains("moved, removed or replaced"), "{said}");
+    let said = refusal(store.read(&claim.identity).await);
+    assert!(said.contains("moved, removed or replaced"), "{said}");
+}
+
+#[tokio::test]
 async fn expired_records_are_swept_and_live_ones_are_not() {
     let place = Place::new();
     let store = place.open().await;
