@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from semel import (

@@ -6,7 +6,7 @@ import json as json_module
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 
 from ._raw import keep_bytes
 from .errors import Conflict, InDoubt, ProblemError

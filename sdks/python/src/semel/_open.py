@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
-
-from typing_extensions import Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from ._claims import Terms
 from ._engine import AsyncStoreApi, EmbeddedStore, StoreApi

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-import httpx
+import httpx2 as httpx
 
 from .retry import Course, Received
 
@@ -103,7 +103,7 @@ async def arepeat(exchange: Callable[[int, float], Awaitable[R]], course: Course
             response = await exchange(course.attempts, seconds)
         except AnswerTooLarge:
             raise
-        except (httpx.TransportError, httpx.DecodingError, asyncio.TimeoutError) as error:
+        except (TimeoutError, httpx.TransportError, httpx.DecodingError) as error:
             pause = course.after_error(error)
         else:
             pause = course.after_response(response)

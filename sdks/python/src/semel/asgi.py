@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 
 from . import _http
 from ._claims import MAX_BODY_BYTES, NOTHING, Terms, claim_request

@@ -7,10 +7,9 @@ import functools
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, Self, TypeVar, cast
 
-import httpx
-from typing_extensions import Self
+import httpx2 as httpx
 
 from ._claims import (
     NOTHING,

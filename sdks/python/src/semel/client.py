@@ -8,10 +8,9 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, TypedDict
+from typing import Any, Self, TypedDict, Unpack
 
-import httpx
-from typing_extensions import Self, Unpack
+import httpx2 as httpx
 
 from ._answer import Answer, answer_of
 from ._send import Build, asend, send

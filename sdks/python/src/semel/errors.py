@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 
 
 class SemelError(Exception):

@@ -11,10 +11,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any, Literal, Protocol
 
-import httpx
+import httpx2 as httpx
 
 from .errors import GaveUp
 
@@ -181,8 +181,8 @@ def retry_after(response: Received, problem: Mapping[str, Any], now: datetime | 
         at = email.utils.parsedate_to_datetime(text)
     except (ValueError, TypeError):
         return None
-    at = at if at.tzinfo else at.replace(tzinfo=timezone.utc)
-    return max(0.0, (at - (now or datetime.now(timezone.utc))).total_seconds())
+    at = at if at.tzinfo else at.replace(tzinfo=UTC)
+    return max(0.0, (at - (now or datetime.now(UTC))).total_seconds())
 
 
 def as_response(received: Received) -> httpx.Response:

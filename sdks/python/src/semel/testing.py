@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 
 from .aworker import AsyncSemel
 from .errors import PayloadInvalid

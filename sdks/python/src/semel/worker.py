@@ -7,10 +7,9 @@ import inspect
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, Self, TypeVar, cast
 
-import httpx
-from typing_extensions import Self
+import httpx2 as httpx
 
 from ._claims import (
     NOTHING,
