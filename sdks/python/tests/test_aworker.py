@@ -48,7 +48,9 @@ async def test_a_decorated_coroutine_runs_once(semel: AsyncSemel) -> None:
 
     @semel.idempotent("charge", key=lambda order: order["id"])
     async def charge(order: dict[str, Any]) -> dict[str, str]:
-        runs.append(await current_async_lease().derive_key("psp"))
+        lease = current_async_lease()
+        assert lease is not None
+        runs.append(await lease.derive_key("psp"))
         await asyncio.sleep(0.1)
         return {"charge": "ch_1"}
 
@@ -64,6 +66,7 @@ async def test_a_block_is_an_operation_too(semel: AsyncSemel) -> None:
         async with semel.operation("charge", key) as operation:
             assert operation.replayed == replayed
             if not replayed:
+                assert operation.lease is not None
                 await operation.lease.save_checkpoint({"page": 1})
                 operation.complete([1])
         assert operation.value == [1]

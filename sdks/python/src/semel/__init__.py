@@ -13,6 +13,7 @@ from .aworker import AsyncLease, AsyncSemel, current_async_lease
 from .client import AsyncClient, Client
 from .errors import (
     AnswerNotKept,
+    AnswerUnreadable,
     CallChanged,
     Conflict,
     EffectFailed,
@@ -39,6 +40,7 @@ __all__ = [
     "NOTHING",
     "Answer",
     "AnswerNotKept",
+    "AnswerUnreadable",
     "AsyncClient",
     "AsyncLease",
     "AsyncSemel",

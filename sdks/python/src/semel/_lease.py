@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
 from typing import Any, Generic, TypeVar
 
 from ._claims import Terms
 from .api_types import ClaimView, LeaseView, RenewView
-from .errors import LeaseLost
+from .errors import LeaseLost, SemelError
 
 T = TypeVar("T")
 
@@ -79,8 +81,45 @@ class Result(Generic[T]):
 
 
 CURRENT: contextvars.ContextVar[Any] = contextvars.ContextVar("semel-lease")
+"""The lease under which code runs; `None` where nothing is enforced."""
+
+_NOWHERE = object()
+
+
+def current(kind: type[T], other: str) -> T | None:
+    """The lease of this kind under which the code that asks is running."""
+    found = CURRENT.get(_NOWHERE)
+    if found is None or isinstance(found, kind):
+        return found
+    if found is _NOWHERE:
+        raise SemelError("nothing here runs under a key: a lease is for code under idempotent, run or operation")
+    raise SemelError(f"this runs under a lease of the other kind: ask {other}()")
+
+
+@contextlib.contextmanager
+def running_under(lease: object) -> Iterator[None]:
+    """For the code inside, `lease` is the current one."""
+    mark = CURRENT.set(lease)
+    try:
+        yield
+    finally:
+        CURRENT.reset(mark)
+
+
+@contextlib.contextmanager
+def naming(key: str) -> Iterator[None]:
+    """Errors of this package say by `key` what to ask for again."""
+    try:
+        yield
+    except SemelError as error:
+        if error.key is None:
+            error.key = key
+        raise
 
 
 def merged(terms: Terms | None, default: Terms) -> Terms:
-    """The operation's own, or those of all."""
-    return default if terms is None else terms
+    """The operation's own, and for what they leave out, those of all."""
+    if terms is None:
+        return default
+    given = {field.name: getattr(terms, field.name) for field in fields(Terms)}
+    return replace(default, **{name: value for name, value in given.items() if value is not None})
