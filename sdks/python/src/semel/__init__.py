@@ -7,6 +7,7 @@ protocol API of a sidecar.
 
 from ._answer import Answer
 from ._claims import NOTHING, Terms
+from ._fingerprint import fingerprint_of
 from ._lease import Result
 from ._open import StoreSettings, open, open_async  # noqa: A004
 from .aworker import AsyncLease, AsyncSemel, current_async_lease
@@ -30,7 +31,6 @@ from .errors import (
     Unknown,
     Unrecorded,
 )
-from .fingerprint import fingerprint_of
 from .keys import check_key, new_key
 from .outbox import Outbox
 from .retry import RetryBudget, RetryEvent, RetryPolicy

@@ -14,13 +14,13 @@ from typing import Any, Final, Literal, cast
 from uuid import UUID
 
 from ._answer import problem_error
+from ._fingerprint import fingerprint_of
 from ._raw import keep_bytes
 from ._send import Reply
 from ._values import identity_function
 from .api_types import AnswerInput, AnswerView, ClaimRequest, ClaimView, Crash, Outcome, Overrides
 from .errors import AnswerNotKept, EffectFailed, LeaseLost, NoEffect, ProblemError, SemelError, Unknown, Unrecorded
 from .errors import Final as FinalError
-from .fingerprint import fingerprint_of
 from .keys import check_key
 from .retry import Received
 

@@ -16,9 +16,9 @@ from typing import Any
 
 from . import _credentials
 from ._claims import MAX_BODY_BYTES
+from ._fingerprint import Part, fingerprint
 from .api_types import AnswerInput, ClaimView, Outcome
 from .errors import GaveUp, KeyInvalid, LeaseLost, PayloadInvalid, ProblemError, SemelError
-from .fingerprint import Part, fingerprint
 from .retry import problem_of
 
 Headers = list[tuple[str, str]]
@@ -107,7 +107,7 @@ def request_fingerprint(
         if at >= _credentials.ALWAYS:
             parts.append(Part.raw(name))
         parts.append(Part.raw("\n".join(values)))
-    return fingerprint(parts).hex()
+    return fingerprint(parts)
 
 
 def principal_key(principal: str, key: str) -> str:

@@ -6,6 +6,7 @@ real one is for a test with the real one to show.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 import time
@@ -14,9 +15,9 @@ from typing import Any
 
 import httpx2 as httpx
 
+from ._fingerprint import fingerprint_of
 from .aworker import AsyncSemel
 from .errors import PayloadInvalid
-from .fingerprint import downstream_key, fingerprint_of, identity
 from .retry import RetryPolicy
 from .worker import Semel
 
@@ -80,7 +81,7 @@ class FakeSemel:
     def state(self, scope: str, key: str, tenant: str = "") -> str | None:
         """Where a key stands: `running`, `completed`, `failed`, `in_doubt`, `released`, or nothing."""
         with self._lock:
-            record = self._live(identity(key, tenant=tenant, scope=scope).hex())
+            record = self._live(_identity(tenant, scope, key))
             return record.state if record else None
 
     def _now(self) -> float:
@@ -102,13 +103,13 @@ class FakeSemel:
             return self._claim(body)
         if path == ["lookups"]:
             self.calls.append("lookup")
-            return self._look(identity(body["key"], tenant=body.get("tenant", ""), scope=body["scope"]).hex())
+            return self._look(_identity(body.get("tenant", ""), body["scope"], body["key"]))
         action = path[2] if len(path) > 2 else "look"
         self.calls.append(action)
         if action == "look":
             return self._look(path[1])
         if action == "keys":
-            keys = {name: downstream_key(bytes.fromhex(path[1]), name) for name in body["names"]}
+            keys = {name: _downstream_key(path[1], name) for name in body["names"]}
             return httpx.Response(200, json={"id": path[1], "keys": keys})
         record = self._live(path[1])
         owned = record is not None and (record.token, record.fence) == (body["token"], body["fence"])
@@ -123,7 +124,7 @@ class FakeSemel:
         return None if record is None or record.expires <= self._now() else record
 
     def _claim(self, body: dict[str, Any]) -> httpx.Response:
-        claim = identity(body["key"], tenant=body.get("tenant", ""), scope=body["scope"]).hex()
+        claim = _identity(body.get("tenant", ""), body["scope"], body["key"])
         try:
             print_ = body.get("fingerprint") or (fingerprint_of(body["payload"]) if "payload" in body else "")
         except PayloadInvalid:
@@ -170,7 +171,7 @@ class FakeSemel:
         return self._lease_of(claim, record, body)
 
     def _lease_of(self, claim: str, record: _Record, body: dict[str, Any]) -> httpx.Response:
-        keys = {name: downstream_key(bytes.fromhex(claim), name) for name in body.get("derive", [])}
+        keys = {name: _downstream_key(claim, name) for name in body.get("derive", [])}
         lease = {
             "token": record.token,
             "fence": record.fence,
@@ -211,6 +212,15 @@ class FakeSemel:
         view = {"id": claim, "status": record.state, "replayed": replayed, "took_ms": 0, "fence": record.fence}
         view |= {"attempt": record.attempt, "original_time": "2026-01-01T00:00:00.000Z"}
         return view | ({"answer": record.answer} if record.state in ("completed", "failed") else {})
+
+
+def _identity(*parts: str) -> str:
+    """Of the form of the real ones; those have a server's secret in them."""
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _downstream_key(claim: str, name: str) -> str:
+    return "semel-" + _identity(claim, name)[:32]
 
 
 def _problem(status: int, code: str, *, retryable: bool = False, **more: Any) -> httpx.Response:
