@@ -6,14 +6,15 @@ import asyncio
 import json as json_module
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Self, TypedDict, Unpack
 
 import httpx2 as httpx
 
 from ._answer import Answer, answer_of
-from ._send import Build, asend, send
+from ._lease import naming
+from ._send import Auth, Build, asend, send
 from .errors import SemelError
 from .keys import check_key, new_key
 from .outbox import Entry, Outbox, StoredRequest
@@ -21,45 +22,93 @@ from .retry import Course, RetryBudget, RetryPolicy
 
 HEADER = "Idempotency-Key"
 
+WITHOUT_KEY = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+"""Methods that change nothing: they are sent again too, and have a key only if they are given one."""
+
 
 class Options(TypedDict, total=False):
-    """What a request may carry besides its method and URL."""
+    """What a request may carry besides its method and URL. Bodies are encoded once, for all attempts."""
 
     json: Any
     content: bytes | str
+    data: Mapping[str, Any]
+    """A form."""
+    files: Any
+    """Files of a form, as httpx takes them."""
+    params: Mapping[str, Any]
+    """Added to the URL."""
     headers: Mapping[str, str]
     content_type: str
+    auth: Auth
+    """Credentials for this request, in place of those of the connections."""
+    timeout: float
+    """Seconds for each attempt, in place of those of the policy."""
+
+
+@dataclass(frozen=True)
+class _More:
+    """What a request has that an outbox doesn't keep."""
+
+    headers: Mapping[str, str] = field(default_factory=dict)
+    auth: Auth | None = None
+    timeout: float | None = None
+
+    @staticmethod
+    def of(options: Options) -> _More:
+        return _More(options.get("headers", {}), options.get("auth"), options.get("timeout"))
+
+
+_BODIES = ("json", "content", "data")
 
 
 def _body(options: Options) -> tuple[bytes, str | None]:
+    given = [name for name in _BODIES if name in options]
+    if len(given) > 1 or ("files" in options and given not in ([], ["data"])):
+        raise ValueError("one body only: json, content, or data with files")
     if "json" in options:
-        if "content" in options:
-            raise ValueError("either json or content")
         body = json_module.dumps(options["json"], ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return body.encode(), options.get("content_type", "application/json")
+    if "data" in options or "files" in options:
+        form = httpx.Request("POST", "http://form", data=options.get("data"), files=options.get("files"))
+        return form.read(), options.get("content_type", form.headers.get("content-type"))
     content = options.get("content", b"")
     return (content.encode() if isinstance(content, str) else content), options.get("content_type")
 
 
 def _stored(method: str, url: str, options: Options) -> StoredRequest:
     body, content_type = _body(options)
+    if "params" in options:
+        url = str(httpx.URL(url).copy_merge_params(options["params"]))
     return StoredRequest(method.upper(), url, content_type, body)
+
+
+def _joined(base: httpx.URL, url: str) -> httpx.URL:
+    """Under the base, as httpx does it."""
+    given = httpx.URL(url)
+    if given.is_absolute_url or base.is_relative_url:
+        return given
+    return base.copy_with(raw_path=base.raw_path + given.raw_path.lstrip(b"/"))
 
 
 def _kept(base: httpx.URL, request: StoredRequest) -> StoredRequest:
     """As it is kept: whoever finishes it may have another base, or none. Credentials in the base stay out of it."""
-    given = httpx.URL(request.url)
-    if given.is_absolute_url or base.is_relative_url:
+    if httpx.URL(request.url).is_absolute_url or base.is_relative_url:
         return request
-    joined = base.copy_with(userinfo=b"", raw_path=base.raw_path + given.raw_path.lstrip(b"/"))
-    return replace(request, url=str(joined))
+    return replace(request, url=str(_joined(base.copy_with(userinfo=b""), request.url)))
 
 
 def _sent_to(base: httpx.URL, url: str) -> httpx.URL:
     """Where a request goes: with the base's own credentials, which are never kept, where it goes to the base."""
-    to = httpx.URL(url)
+    to = _joined(base, url)
     same = (to.scheme, to.host, to.port) == (base.scheme, base.host, base.port)
     return to.copy_with(userinfo=base.userinfo) if same and base.userinfo and not to.userinfo else to
+
+
+def _base_of(base_url: str, http: httpx.Client | httpx.AsyncClient) -> httpx.URL:
+    """The base that was given, else that of the connections. Its path ends in a slash, as that of httpx does."""
+    base = httpx.URL(base_url) if base_url else http.base_url
+    path, mark, query = base.raw_path.partition(b"?")
+    return base if path.endswith(b"/") else base.copy_with(raw_path=path + b"/" + mark + query)
 
 
 class _Base:
@@ -77,22 +126,37 @@ class _Base:
             raise SemelError("this client has no outbox; give it one: Client(…, outbox=Outbox('calls'))")
         return self._outbox
 
-    def _course(self, key: str, *, unknown: bool) -> Course:
-        return Course(self.retry, self.budget, key=key, unknown=unknown)
+    def _course(self, key: str, more: _More, *, unknown: bool) -> Course:
+        retry = self.retry if more.timeout is None else replace(self.retry, attempt_timeout=more.timeout)
+        return Course(retry, self.budget, key=key or None, unknown=unknown)
 
 
-def _build(http: httpx.Client | httpx.AsyncClient, key: str, request: StoredRequest, more: Mapping[str, str]) -> Build:
-    headers = {**more, HEADER: key}
+def _key(method: str, key: str | None) -> str:
+    if key is None:
+        return "" if method.upper() in WITHOUT_KEY else new_key()
+    return check_key(key)
+
+
+def _build(
+    http: httpx.Client | httpx.AsyncClient,
+    base: httpx.URL,
+    key: str,
+    request: StoredRequest,
+    own: Mapping[str, str],
+    more: _More,
+) -> Build:
+    headers = {**own, **more.headers, **({HEADER: key} if key else {})}
     if request.content_type is not None:
         headers["Content-Type"] = request.content_type
-    url = _sent_to(http.base_url, request.url)
+    url = _sent_to(base, request.url)
     return lambda _attempt: http.build_request(request.method, url, content=request.body, headers=headers)
 
 
 class Client(_Base):
     """For programs with threads; one may be shared by all of them.
 
-    `http` is an `httpx.Client` of your own, for certificates, proxies and the like; its timeouts are not used.
+    `http` is an `httpx.Client` of your own, for certificates, proxies and the like; its timeouts are not used. Requests
+    go under `base_url` with `headers`; without a `base_url`, under that of `http`.
     """
 
     def __init__(
@@ -106,15 +170,16 @@ class Client(_Base):
         http: httpx.Client | None = None,
     ) -> None:
         super().__init__(retry, budget, outbox)
-        self._http = http or httpx.Client(base_url=base_url, headers=headers)
+        self._http = http or httpx.Client()
+        self._base, self._headers = _base_of(base_url, self._http), dict(headers or {})
 
     def request(self, method: str, url: str, *, key: str | None = None, **options: Unpack[Options]) -> Answer:
-        """Asks until there is an answer. The key is made here, once, unless the operation has one of its own.
+        """Asks until there is an answer. The key is made here, once, unless the operation has one of its own; GET, HEAD
+        and OPTIONS have none.
 
         Raises `Conflict` and `InDoubt`, which are never retried; other `ProblemError`s where Semel refused; `GaveUp`.
         """
-        key = new_key() if key is None else check_key(key)
-        return self._send(key, _stored(method, url, options), options.get("headers", {}))
+        return self._send(_key(method, key), _stored(method, url, options), _More.of(options))
 
     def post(self, url: str, *, key: str | None = None, **options: Unpack[Options]) -> Answer:
         """`request` with POST."""
@@ -123,6 +188,18 @@ class Client(_Base):
     def patch(self, url: str, *, key: str | None = None, **options: Unpack[Options]) -> Answer:
         """`request` with PATCH."""
         return self.request("PATCH", url, key=key, **options)
+
+    def put(self, url: str, *, key: str | None = None, **options: Unpack[Options]) -> Answer:
+        """`request` with PUT."""
+        return self.request("PUT", url, key=key, **options)
+
+    def delete(self, url: str, *, key: str | None = None, **options: Unpack[Options]) -> Answer:
+        """`request` with DELETE."""
+        return self.request("DELETE", url, key=key, **options)
+
+    def get(self, url: str, **options: Unpack[Options]) -> Answer:
+        """`request` with GET, without a key."""
+        return self.request("GET", url, **options)
 
     @contextmanager
     def call(self, name: str) -> Iterator[Call]:
@@ -142,12 +219,12 @@ class Client(_Base):
         with Call(self, entry) as call:
             yield call
 
-    def _send(
-        self, key: str, request: StoredRequest, headers: Mapping[str, str], *, maybe_sent: bool = False
-    ) -> Answer:
-        course = self._course(key, unknown=maybe_sent)
-        reply = send(self._http, _build(self._http, key, request, headers), course)
-        return answer_of(reply.response, key, reply.attempts)
+    def _send(self, key: str, request: StoredRequest, more: _More, *, maybe_sent: bool = False) -> Answer:
+        build = _build(self._http, self._base, key, request, self._headers, more)
+        course = self._course(key, more, unknown=maybe_sent)
+        with naming(key):
+            reply = send(self._http, build, course, auth=more.auth)
+            return answer_of(reply.response, key, reply.attempts)
 
     def close(self) -> None:
         """Closes the connections."""
@@ -179,9 +256,9 @@ class Call:
     def request(self, method: str, url: str, **options: Unpack[Options]) -> Answer:
         """Keeps the request, then asks until there is an answer."""
         given = _stored(method, url, options)
-        kept = _kept(self._client._http.base_url, given)
+        kept = _kept(self._client._base, given)
         self._entry = self._client.outbox.attach(self._entry, kept, formerly=given)
-        return self.send(**({"headers": options["headers"]} if "headers" in options else {}))
+        return self._sent(_More.of(options))
 
     def post(self, url: str, **options: Unpack[Options]) -> Answer:
         """`request` with POST."""
@@ -189,11 +266,14 @@ class Call:
 
     def send(self, headers: Mapping[str, str] | None = None) -> Answer:
         """Sends the request that was kept."""
+        return self._sent(_More(headers or {}))
+
+    def _sent(self, more: _More) -> Answer:
         entry = self._entry
         if entry.request is None:
             raise SemelError("this call was begun, and never sent anything; make its request anew, or forget it")
         self._entry = replace(entry, maybe_sent=True)
-        return self._client._send(entry.key, entry.request, headers or {}, maybe_sent=entry.maybe_sent)
+        return self._client._send(entry.key, entry.request, more, maybe_sent=entry.maybe_sent)
 
     @property
     def sent(self) -> bool:
@@ -226,12 +306,12 @@ class AsyncClient(_Base):
         http: httpx.AsyncClient | None = None,
     ) -> None:
         super().__init__(retry, budget, outbox)
-        self._http = http or httpx.AsyncClient(base_url=base_url, headers=headers)
+        self._http = http or httpx.AsyncClient()
+        self._base, self._headers = _base_of(base_url, self._http), dict(headers or {})
 
     async def request(self, method: str, url: str, *, key: str | None = None, **options: Unpack[Options]) -> Answer:
         """As `Client.request`."""
-        key = new_key() if key is None else check_key(key)
-        return await self._send(key, _stored(method, url, options), options.get("headers", {}))
+        return await self._send(_key(method, key), _stored(method, url, options), _More.of(options))
 
     async def post(self, url: str, *, key: str | None = None, **options: Unpack[Options]) -> Answer:
         """`request` with POST."""
@@ -240,6 +320,18 @@ class AsyncClient(_Base):
     async def patch(self, url: str, *, key: str | None = None, **options: Unpack[Options]) -> Answer:
         """`request` with PATCH."""
         return await self.request("PATCH", url, key=key, **options)
+
+    async def put(self, url: str, *, key: str | None = None, **options: Unpack[Options]) -> Answer:
+        """`request` with PUT."""
+        return await self.request("PUT", url, key=key, **options)
+
+    async def delete(self, url: str, *, key: str | None = None, **options: Unpack[Options]) -> Answer:
+        """`request` with DELETE."""
+        return await self.request("DELETE", url, key=key, **options)
+
+    async def get(self, url: str, **options: Unpack[Options]) -> Answer:
+        """`request` with GET, without a key."""
+        return await self.request("GET", url, **options)
 
     @asynccontextmanager
     async def call(self, name: str) -> AsyncIterator[AsyncCall]:
@@ -253,12 +345,12 @@ class AsyncClient(_Base):
         entries = await asyncio.to_thread(lambda: list(self.outbox.pending()))
         return [AsyncCall(self, entry) for entry in entries]
 
-    async def _send(
-        self, key: str, request: StoredRequest, headers: Mapping[str, str], *, maybe_sent: bool = False
-    ) -> Answer:
-        course = self._course(key, unknown=maybe_sent)
-        reply = await asend(self._http, _build(self._http, key, request, headers), course)
-        return answer_of(reply.response, key, reply.attempts)
+    async def _send(self, key: str, request: StoredRequest, more: _More, *, maybe_sent: bool = False) -> Answer:
+        build = _build(self._http, self._base, key, request, self._headers, more)
+        course = self._course(key, more, unknown=maybe_sent)
+        with naming(key):
+            reply = await asend(self._http, build, course, auth=more.auth)
+            return answer_of(reply.response, key, reply.attempts)
 
     async def aclose(self) -> None:
         """Closes the connections."""
@@ -295,9 +387,9 @@ class AsyncCall:
     async def request(self, method: str, url: str, **options: Unpack[Options]) -> Answer:
         """As `Call.request`."""
         given = _stored(method, url, options)
-        kept = _kept(self._client._http.base_url, given)
+        kept = _kept(self._client._base, given)
         self._entry = await asyncio.to_thread(self._client.outbox.attach, self._entry, kept, formerly=given)
-        return await self.send(options.get("headers"))
+        return await self._sent(_More.of(options))
 
     async def post(self, url: str, **options: Unpack[Options]) -> Answer:
         """`request` with POST."""
@@ -305,11 +397,14 @@ class AsyncCall:
 
     async def send(self, headers: Mapping[str, str] | None = None) -> Answer:
         """As `Call.send`."""
+        return await self._sent(_More(headers or {}))
+
+    async def _sent(self, more: _More) -> Answer:
         entry = self._entry
         if entry.request is None:
             raise SemelError("this call was begun, and never sent anything; make its request anew, or forget it")
         self._entry = replace(entry, maybe_sent=True)
-        return await self._client._send(entry.key, entry.request, headers or {}, maybe_sent=entry.maybe_sent)
+        return await self._client._send(entry.key, entry.request, more, maybe_sent=entry.maybe_sent)
 
     async def forget(self) -> None:
         """Takes it out of the outbox, answered or not, unless another has gone on with it since."""
