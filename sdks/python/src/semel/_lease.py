@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 from ._claims import Terms
 from .api_types import ClaimView, LeaseView, RenewView
 from .errors import LeaseLost, SemelError
+from .retry import RetryEvent, tell
 
 T = TypeVar("T")
 
@@ -58,6 +59,11 @@ class LeaseState:
         left = self.remaining
         least = self.renew_every / 10
         return min(self.renew_every, max(least, left - self.renew_every)) if left > 0 else self.renew_every
+
+    def _told_lost(self, on_event: Callable[[RetryEvent], object] | None) -> None:
+        if not self.lost:
+            self.lost = True
+            tell(on_event, RetryEvent("lease_lost", 0, reason=f"the claim {self.id[:8]} is another's"))
 
     def _prolong(self, view: RenewView, sent_at: float) -> None:
         self._deadline = max(self._deadline, sent_at + (view["took_ms"] + view["expires_in_ms"]) / 1000)

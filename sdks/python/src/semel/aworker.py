@@ -18,6 +18,7 @@ from ._claims import (
     Terms,
     answer_input,
     claim_request,
+    claim_view,
     new_token,
     not_kept,
     outcome_of,
@@ -32,6 +33,10 @@ from .retry import RetryBudget, RetryPolicy
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+_ABANDONING = 2.0
+"""The most seconds for the release of what a cancelled claim may have won."""
 
 
 class AsyncLease(LeaseState):
@@ -50,7 +55,7 @@ class AsyncLease(LeaseState):
                 self.id, self._token, self.fence, checkpoint=checkpoint, within=within
             )
         except LeaseLost:
-            self.lost = True
+            self._told_lost(self._api.retry.on_event)
             raise
         self._prolong(view, sent_at)
 
@@ -254,7 +259,11 @@ class AsyncSemel:
     async def admit(self, request: ClaimRequest) -> tuple[ClaimView, AsyncLease | None]:
         """An answer, or a lease that is still good when its effect starts."""
         for _ in range(10):
-            view, since = await self.api.claim(request)
+            try:
+                view, since = await self.api.claim(request)
+            except asyncio.CancelledError:
+                await self._abandon(request)
+                raise
             if view["status"] != "claimed":
                 return view, None
             lease = AsyncLease(self.api, view, since)
@@ -263,6 +272,23 @@ class AsyncSemel:
             # The reply was so late that the lease had lapsed: ask anew.
             request = {**request, "token": new_token()}
         raise LeaseLost("every lease had lapsed before its answer came")
+
+    async def _abandon(self, request: ClaimRequest) -> None:
+        """Releases what a claim may have won whose caller was cancelled before its answer: under `hold`, it would be in
+        doubt for nothing. The same token finds the same lease (P6)."""
+        policy = {**request.get("policy", {}), "wait_ms": 0, "on_busy": "refuse"}
+        again = cast(ClaimRequest, {**request, "policy": policy, "retry": True})
+
+        async def release() -> None:
+            with suppress(SemelError, httpx.HTTPError, TimeoutError, RuntimeError):
+                async with asyncio.timeout(_ABANDONING):
+                    reply = await self.api.send("POST", "v1/claims", again, within=_ABANDONING / 2)
+                    view = claim_view(reply)
+                    if view["status"] == "claimed":
+                        await AsyncLease(self.api, view, reply.sent_at).settle("release", None)
+
+        with suppress(asyncio.CancelledError):
+            await uncut(release())
 
     async def _may_start(self, lease: AsyncLease) -> bool:
         """Whether its deadline is still to come. One that was won past it is renewed, once (P30)."""

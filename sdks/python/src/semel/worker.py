@@ -49,7 +49,7 @@ class Lease(LeaseState):
         try:
             view, sent_at = self._api.renew(self.id, self._token, self.fence, checkpoint=checkpoint, within=within)
         except LeaseLost:
-            self.lost = True
+            self._told_lost(self._api.retry.on_event)
             raise
         self._prolong(view, sent_at)
 
