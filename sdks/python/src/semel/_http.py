@@ -238,8 +238,21 @@ _CHECKS = {
 _LOG = logging.getLogger("semel")
 
 
+KEY_REQUIRED = "This operation needs an Idempotency-Key"
+
+
+class Refused(SemelError):
+    """A request that is answered before it is claimed."""
+
+    def __init__(self, plain: Plain) -> None:
+        super().__init__(f"refused with {plain.status}")
+        self.plain = plain
+
+
 def of_error(error: Exception) -> Plain:
     """The answer where there is none: nothing was started, or nobody knows; never a guess."""
+    if isinstance(error, Refused):
+        return error.plain
     if isinstance(error, KeyInvalid):
         return problem(400, "idempotency_key_invalid", "The Idempotency-Key can't be used", detail=str(error))
     if isinstance(error, PayloadInvalid):

@@ -88,7 +88,7 @@ class IdempotencyMiddleware:
             return
         if key is None:
             if self._require_key:
-                plain = _http.problem(400, "idempotency_key_required", "This operation needs an Idempotency-Key")
+                plain = _http.problem(400, "idempotency_key_required", _http.KEY_REQUIRED)
                 await _answer(send, plain)
             else:
                 with running_under(None):
