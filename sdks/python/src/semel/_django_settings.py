@@ -14,9 +14,8 @@ from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
 from . import _http
-from ._credentials import Credentials
+from ._door import Door
 from ._open import both
-from ._routes import Routes
 from .aworker import AsyncSemel
 from .worker import Semel
 
@@ -33,13 +32,8 @@ class Configured:
 
     semel: Callable[[], Semel]
     _make_async: Callable[[], AsyncSemel]
-    routes: Routes
+    door: Door
     scope: str
-    methods: frozenset[str]
-    require_key: bool
-    authority: bool
-    keep: frozenset[str]
-    credentials: Credentials
     principal: Callable[[Any], str | None] | None
     _asynchronous: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncSemel] = field(
         default_factory=weakref.WeakKeyDictionary
@@ -74,18 +68,18 @@ def configured() -> Configured:
         semel, make_async, shared = both(
             given["URL"], token=given.get("TOKEN"), tenant=given.get("TENANT"), terms=terms, **store
         )
-    return Configured(
-        functools.lru_cache(maxsize=1)(semel),
-        make_async,
-        Routes(given.get("ROUTES", {}), shared),
-        given.get("SCOPE", "http"),
-        frozenset(given.get("METHODS", _http.METHODS)),
-        given.get("REQUIRE_KEY", False),
-        given.get("AUTHORITY", True),
-        frozenset(name.lower() for name in given.get("KEEP_HEADERS", ())),
-        Credentials.of(given.get("CREDENTIAL_HEADERS", ()), given.get("COOKIES", ())),
-        _named(given.get("PRINCIPAL")),
+    door = Door.of(
+        shared,
+        routes=given.get("ROUTES"),
+        methods=given.get("METHODS", _http.METHODS),
+        require_key=given.get("REQUIRE_KEY", False),
+        authority=given.get("AUTHORITY", True),
+        keep_headers=given.get("KEEP_HEADERS", ()),
+        credential_headers=given.get("CREDENTIAL_HEADERS", ()),
+        cookies=given.get("COOKIES", ()),
     )
+    principal = _named(given.get("PRINCIPAL"))
+    return Configured(functools.lru_cache(maxsize=1)(semel), make_async, door, given.get("SCOPE", "http"), principal)
 
 
 def _given(value: Any) -> Callable[[], Any]:

@@ -13,15 +13,13 @@ from typing import Any
 import httpx2 as httpx
 
 from . import _http
-from ._claims import MAX_BODY_BYTES, NOTHING, Terms, claim_request
-from ._credentials import Credentials, has_credentials
+from ._claims import MAX_BODY_BYTES, Terms
+from ._door import Door, Request, merged_terms
 from ._http import Headers, Plain
-from ._lease import merged, running_under
-from ._routes import Routes
+from ._lease import running_under
 from .api_types import ClaimRequest, Outcome
 from .aworker import AsyncLease, AsyncSemel
 from .errors import KeyInvalid, PayloadInvalid, SemelError
-from .keys import key_of_header
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -64,12 +62,17 @@ class IdempotencyMiddleware:
         gather: float = _http.GATHER_SECONDS,
     ) -> None:
         self._app, self._semel, self._scope, self._principal = app, semel, scope, principal
-        self._methods = frozenset(method.upper() for method in methods)
-        self._require_key, self._max_body, self._authority = require_key, max_body, authority
-        self._routes = Routes(routes or {}, merged(terms, semel.terms))
-        self._gather = gather
-        self._keep = frozenset(name.lower() for name in keep_headers)
-        self._credentials = Credentials.of(credential_headers, cookies)
+        self._max_body, self._gather = max_body, gather
+        self._door = Door.of(
+            merged_terms(terms, semel),
+            routes=routes,
+            methods=methods,
+            require_key=require_key,
+            authority=authority,
+            keep_headers=keep_headers,
+            credential_headers=credential_headers,
+            cookies=cookies,
+        )
         self._running: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -77,22 +80,18 @@ class IdempotencyMiddleware:
         if scope["type"] == "lifespan":
             await self._app(scope, self._draining(receive), send)
             return
-        if scope["type"] != "http" or scope["method"].upper() not in self._methods:
+        if scope["type"] != "http" or scope["method"].upper() not in self._door.methods:
             await self._app(scope, receive, send)
             return
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
         try:
-            key = key_of_header(_http.key_lines(headers))
-        except KeyInvalid as error:
+            key = self._door.key(scope["method"], headers)
+        except (KeyInvalid, _http.Refused) as error:
             await _answer(send, _http.of_error(error))
             return
         if key is None:
-            if self._require_key:
-                plain = _http.problem(400, "idempotency_key_required", _http.KEY_REQUIRED)
-                await _answer(send, plain)
-            else:
-                with running_under(None):
-                    await self._app(scope, receive, send)
+            with running_under(None):
+                await self._app(scope, receive, send)
             return
         await self._keyed(scope, receive, send, headers, key)
 
@@ -121,27 +120,11 @@ class IdempotencyMiddleware:
 
     def _request(self, scope: Scope, headers: Headers, key: str, body: bytes) -> tuple[ClaimRequest, bool]:
         """What is asked for, and whether nothing says by whom."""
+        query = scope.get("query_string", b"").decode("latin-1")
+        request = Request(scope["method"], scope["path"], _path(scope), query, headers, body, _certificate(scope))
         principal = self._principal(scope) if self._principal else None
-        counted = None if principal else self._credentials.counted(headers, _certificate(scope))
-        digest = _http.request_fingerprint(
-            scope["method"],
-            self._host(headers),
-            _path(scope),
-            scope.get("query_string", b"").decode("latin-1"),
-            headers,
-            body,
-            credentials=counted,
-        )
         name = self._scope if isinstance(self._scope, str) else self._scope(scope)
-        owned = _http.owned_key(principal, key)
-        terms = self._routes.terms(scope["method"], scope["path"])
-        request = claim_request(
-            name, owned, NOTHING, terms, tenant=self._semel.tenant, actor=self._semel.actor, fingerprint=digest
-        )
-        return request, counted is not None and not has_credentials(counted)
-
-    def _host(self, headers: Headers) -> str:
-        return _http.host_of(headers) if self._authority else ""
+        return self._door.claim(self._semel, request, key, scope=name, principal=principal)
 
     async def _run(self, scope: Scope, request: ClaimRequest, body: bytes, send: Send, anonymous: bool) -> None:
         try:
@@ -176,7 +159,7 @@ class IdempotencyMiddleware:
         if not broken:
             outcome = _http.outcome_of_status(gather.status, gather.said, location=location, anonymous=anonymous)
         keeps = outcome in ("complete", "fail")
-        kept = _http.kept_answer(gather.status, gather.headers, gather.body(), gather.size, self._keep)
+        kept = _http.kept_answer(gather.status, gather.headers, gather.body(), gather.size, self._door.keep)
         try:
             await lease.settle(outcome, kept if keeps else None)
         except (SemelError, httpx.HTTPError) as error:

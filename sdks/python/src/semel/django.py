@@ -19,16 +19,14 @@ from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 
 from . import _http
-from ._claims import NOTHING, claim_request
-from ._credentials import has_credentials
 from ._django_settings import Configured, configured
 from ._django_streams import Stream
-from ._http import Headers, Plain
+from ._door import Request
+from ._http import Plain
 from ._lease import running_under
 from .api_types import AnswerInput, ClaimRequest, Outcome
 from .aworker import AsyncLease, AsyncSemel, uncut
 from .errors import KeyInvalid, PayloadInvalid, SemelError
-from .keys import key_of_header
 from .worker import Lease, Semel
 
 GetResponse = Callable[[HttpRequest], Any]
@@ -120,32 +118,14 @@ class IdempotencyMiddleware:
 
 def _asked(given: Configured, semel: Semel | AsyncSemel, request: HttpRequest) -> Asked | None:
     """What is asked for, or nothing where the request passes."""
-    if request.method not in given.methods:
-        return None
     headers = list(request.headers.items())
-    key = key_of_header(_http.key_lines(headers))
+    method = request.method or ""
+    key = given.door.key(method, headers)
     if key is None:
-        if given.require_key:
-            raise _http.Refused(_http.problem(400, "idempotency_key_required", _http.KEY_REQUIRED))
         return None
-    principal = _principal(given, request)
-    certificate = request.META.get("SSL_CLIENT_CERT")
-    counted = None if principal else given.credentials.counted(headers, certificate)
-    digest = _http.request_fingerprint(
-        request.method or "",
-        _http.host_of(headers) if given.authority else "",
-        _path(request),
-        request.META.get("QUERY_STRING", ""),
-        headers,
-        request.body,
-        credentials=counted,
-    )
-    owned = _http.owned_key(principal, key)
-    terms = given.routes.terms(request.method or "", request.path)
-    claim = claim_request(
-        given.scope, owned, NOTHING, terms, tenant=semel.tenant, actor=semel.actor, fingerprint=digest
-    )
-    return claim, counted is not None and not has_credentials(counted)
+    query, certificate = request.META.get("QUERY_STRING", ""), request.META.get("SSL_CLIENT_CERT")
+    read = Request(method, request.path, _path(request), query, headers, request.body, certificate)
+    return given.door.claim(semel, read, key, scope=given.scope, principal=_principal(given, request))
 
 
 def _principal(given: Configured, request: HttpRequest) -> str | None:
@@ -167,7 +147,7 @@ def _outcome(given: Configured, response: HttpResponseBase, anonymous: bool) -> 
         return outcome, None
     body = response.content if isinstance(response, HttpResponse) else None
     headers = list(response.headers.items())
-    return outcome, _http.kept_answer(response.status_code, headers, body, len(body or b""), given.keep)
+    return outcome, _http.kept_answer(response.status_code, headers, body, len(body or b""), given.door.keep)
 
 
 def _settled(
@@ -218,4 +198,4 @@ def _response(plain: Plain) -> HttpResponse:
     return response
 
 
-__all__ = ["Headers", "IdempotencyMiddleware"]
+__all__ = ["IdempotencyMiddleware"]
