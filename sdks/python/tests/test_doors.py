@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx2 as httpx
 import pytest
+from fastapi import FastAPI
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import FileResponse
@@ -19,6 +20,7 @@ from semel import AsyncSemel, RetryEvent, RetryPolicy, Terms, current_async_leas
 from semel._http import replayed
 from semel._routes import Routes
 from semel.asgi import App, IdempotencyMiddleware, Message, Receive, Scope, Send
+from semel.fastapi import IdempotentLease
 from semel.testing import FakeSemel
 
 QUICK = RetryPolicy(max_attempts=2, base=0.001, cap=0.002)
@@ -245,3 +247,22 @@ def test_a_lease_that_is_lost_is_told(caplog: pytest.LogCaptureFixture) -> None:
     assert fake.semel(retry=retry).run("pay", "k", overtaken).value == "ch_1"
     assert [event.kind for event in seen if event.kind != "attempt"] == ["lease_lost"]
     assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+async def test_an_endpoint_of_fastapi_gets_its_lease_as_a_parameter() -> None:
+    fake, app = FakeSemel(), FastAPI()
+    app.add_middleware(IdempotencyMiddleware, semel=fake.async_semel())
+
+    @app.post("/charges")
+    async def charge(lease: IdempotentLease) -> str | None:
+        return await lease.derive_key("bank") if lease else None
+
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://a") as client:
+        keyed, again = [await client.post("/charges", headers={"Idempotency-Key": "k-1"}) for _ in range(2)]
+        bare = await client.post("/charges")
+        document = (await client.get("/openapi.json")).json()
+    assert keyed.json() == again.json()
+    assert keyed.json().startswith("semel-")
+    assert (again.headers["idempotent-replayed"], bare.json()) == ("true", None)
+    (parameter,) = document["paths"]["/charges"]["post"]["parameters"]
+    assert (parameter["name"], parameter["in"], parameter["required"]) == ("Idempotency-Key", "header", False)

@@ -48,6 +48,14 @@ def key_of(function: Callable[..., Any], key: str | Callable[..., str]) -> Calla
     return made
 
 
+def key_of_members(template: str, members: Mapping[str, Any]) -> str:
+    """The key of a document: `charge-{order}` with its member `order`. `KeyInvalid` where it has none."""
+    try:
+        return _TEMPLATES.vformat(template, (), members)
+    except (LookupError, AttributeError):
+        raise KeyInvalid("empty") from None
+
+
 def _check_template(template: str, signature: inspect.Signature) -> None:
     try:
         fields = [name for _, name, _, _ in string.Formatter().parse(template) if name is not None]

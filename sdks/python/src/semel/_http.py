@@ -198,7 +198,8 @@ def joined(headers: Headers) -> Headers:
     return list(lines.values())
 
 
-def _json(value: Any) -> bytes:
+def json_bytes(value: Any) -> bytes:
+    """JSON without white space."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -224,7 +225,7 @@ def from_document(status: int, document: Mapping[str, Any], after: float | None)
     headers = [("Content-Type", "application/problem+json"), ("Cache-Control", "no-store")]
     if after is not None:
         headers.append(("Retry-After", str(max(1, math.ceil(after)))))
-    return Plain(status, headers, _json(dict(document)))
+    return Plain(status, headers, json_bytes(dict(document)))
 
 
 UNREACHABLE = "The request was not started"

@@ -78,8 +78,9 @@ _MICROSECOND = timedelta(microseconds=1)
 Seen = dict[Any, Codec]
 
 
-def returned_by(function: Callable[..., Any]) -> Codec:
-    """The codec of a function's results. Without an annotation that can be read, results are JSON.
+def returned_by(function: Callable[..., Any], without: tuple[type, ...] = ()) -> Codec:
+    """The codec of a function's results. Without an annotation that can be read, results are JSON. Members of a union
+    that are among `without` are never kept.
 
     `TypeError` where results couldn't be kept.
     """
@@ -94,6 +95,8 @@ def returned_by(function: Callable[..., Any]) -> Codec:
         return ANY
     if typing.get_origin(read) in _AWAITED:
         read = typing.get_args(read)[-1]
+    if typing.get_origin(read) in (typing.Union, types.UnionType):
+        read = typing.Union[tuple(member for member in typing.get_args(read) if member not in without)]  # noqa: UP007
     codec, name = codec_of(read, {}), _name(read)
 
     def decode(value: Any) -> Any:
@@ -106,11 +109,14 @@ def returned_by(function: Callable[..., Any]) -> Codec:
 
 
 def codec_for(
-    function: Callable[..., Any], encode: Callable[[Any], Any] | None, decode: Callable[[Any], Any] | None
+    function: Callable[..., Any],
+    encode: Callable[[Any], Any] | None,
+    decode: Callable[[Any], Any] | None,
+    without: tuple[type, ...] = (),
 ) -> Codec:
     """What the caller says, or what the function's annotation says."""
     if encode is None and decode is None:
-        return returned_by(function)
+        return returned_by(function, without)
     return Codec("any", encode or identity_function, decode or identity_function)
 
 
