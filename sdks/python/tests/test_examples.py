@@ -1,4 +1,4 @@
-"""The examples run, and `docs/python.md` shows exactly these files."""
+"""The examples run, and the guides show exactly these files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from support.servers import Payments, python
 
 HERE = Path(__file__).parents[1]
-PAGE = HERE.parents[1] / "docs" / "python.md"
+PAGES = [HERE.parents[1] / "docs" / name for name in ("python.md", "python-frameworks.md")]
 BLOCK = re.compile(r"<!-- file: (\S+) -->\n```python\n(.*?)```", re.DOTALL)
 
 
@@ -49,11 +49,12 @@ def test_the_function_without_a_sidecar(tmp_path: Path) -> None:
     assert said("alone.py", "o-1", STORE_URL=store) == ["{'charged': 500}"]
 
 
-def test_the_page_shows_the_files() -> None:
-    blocks = dict(BLOCK.findall(PAGE.read_text()))
-    assert PAGE.read_text().count("```python") == len(blocks), "every block names its file"
-    for file, text in blocks.items():
-        assert text == (HERE / "examples" / file).read_text(), file
+def test_the_pages_show_the_files() -> None:
+    text = "".join(page.read_text() for page in PAGES)
+    blocks = dict(BLOCK.findall(text))
+    assert text.count("```python") == len(blocks), "every block names its file"
+    for file, shown in blocks.items():
+        assert shown == (HERE / "examples" / file).read_text(), file
     left_out = {file.name for file in (HERE / "examples").glob("*.py")} - set(blocks)
     assert not left_out
 
