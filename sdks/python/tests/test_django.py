@@ -11,6 +11,7 @@ import httpx2 as httpx
 import pytest
 from asgiref.sync import iscoroutinefunction
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.test import AsyncRequestFactory, RequestFactory, override_settings
 
@@ -156,7 +157,7 @@ def test_settings_that_a_test_overrides_count(fake: FakeSemel) -> None:
 def test_a_setting_that_isnt_one_is_refused_at_the_start() -> None:
     with (
         override_settings(SEMEL={"URL": "http://semel.test", "SCOPES": "charges"}),
-        pytest.raises(ValueError, match="S"),
+        pytest.raises(ImproperlyConfigured, match="SCOPES"),
     ):
         IdempotencyMiddleware(never)
 

@@ -10,6 +10,7 @@ import pytest
 
 from semel import (
     AsyncSemel,
+    Conflict,
     KeyInvalid,
     Semel,
     SemelError,
@@ -96,6 +97,14 @@ async def test_a_coroutine_takes_such_keys_too() -> None:
 
     assert await charge(order="1") == 1
     assert fake.state("charge", "charge-1") == "completed"
+
+
+def test_a_digest_of_ones_own_stands_for_the_payload() -> None:
+    semel = FakeSemel().semel()
+    values = [semel.run("charge", "k", lambda _: 1, fingerprint="ab" * 16).value for _ in range(2)]
+    assert values == [1, 1]
+    with pytest.raises(Conflict):
+        semel.run("charge", "k", lambda _: 1, fingerprint="cd" * 16)
 
 
 def observing(request: httpx.Request) -> httpx.Response:

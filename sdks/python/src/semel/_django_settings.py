@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
@@ -58,7 +59,7 @@ def configured() -> Configured:
     given: dict[str, Any] = settings.SEMEL
     unknown = sorted(set(given) - _KNOWN)
     if unknown:
-        raise ValueError(f"SEMEL has no setting {unknown[0]}; it knows {', '.join(sorted(_KNOWN))}")
+        raise ImproperlyConfigured(f"SEMEL has no setting {unknown[0]}; it knows {', '.join(sorted(_KNOWN))}")
     terms = given.get("TERMS")
     if "CLIENT" in given or "ASYNC_CLIENT" in given:
         semel, make_async = _given(given.get("CLIENT")), _given(given.get("ASYNC_CLIENT"))
@@ -85,7 +86,7 @@ def configured() -> Configured:
 def _given(value: Any) -> Callable[[], Any]:
     def get() -> Any:
         if value is None:
-            raise ValueError("SEMEL has only one of CLIENT and ASYNC_CLIENT, and this needs the other")
+            raise ImproperlyConfigured("SEMEL has only one of CLIENT and ASYNC_CLIENT, and this needs the other")
         return _named(value)
 
     return get

@@ -202,12 +202,13 @@ class AsyncSemel:
         *,
         payload: Any = NOTHING,
         terms: Terms | None = None,
+        fingerprint: str | None = None,
         encode: Callable[[T], Any] | None = None,
         decode: Callable[[Any], T] | None = None,
     ) -> Result[T]:
         """As `Semel.run`."""
         codec = codec_for(effect, encode, decode)
-        return await self._run(scope, key, effect, codec, payload=payload, terms=terms)
+        return await self._run(scope, key, effect, codec, payload=payload, terms=terms, fingerprint=fingerprint)
 
     async def _run(
         self,
@@ -218,9 +219,12 @@ class AsyncSemel:
         *,
         payload: Any,
         terms: Terms | None,
+        fingerprint: str | None = None,
     ) -> Result[T]:
         terms = merged(terms, self.terms)
-        request = claim_request(scope, key, payload, terms, tenant=self.tenant, actor=self.actor)
+        request = claim_request(
+            scope, key, payload, terms, tenant=self.tenant, actor=self.actor, fingerprint=fingerprint
+        )
         with naming(key):
             view, lease = await self.admit(request)
             if view["status"] == "unprotected":

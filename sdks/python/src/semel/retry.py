@@ -105,7 +105,8 @@ def tell(on_event: Callable[[RetryEvent], object] | None, event: RetryEvent) -> 
     if level and _LOG.isEnabledFor(level):
         why = f": {event.reason}" if event.reason else ""
         then = f"; the next attempt begins in {event.pause:.2f} s" if event.kind == "retry" else ""
-        _LOG.log(level, "%s, attempt %d%s%s", event.kind, event.attempt, why, then)
+        attempt = f", attempt {event.attempt}" if event.attempt else ""
+        _LOG.log(level, "%s%s%s%s", event.kind, attempt, why, then)
     if on_event is not None:
         with contextlib.suppress(Exception):
             on_event(event)

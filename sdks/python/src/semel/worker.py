@@ -180,16 +180,19 @@ class Semel:
         *,
         payload: Any = NOTHING,
         terms: Terms | None = None,
+        fingerprint: str | None = None,
         encode: Callable[[T], Any] | None = None,
         decode: Callable[[Any], T] | None = None,
     ) -> Result[T]:
         """Runs `effect` unless it was done; the lease is `None` where the server doesn't enforce the scope.
 
+        `fingerprint` is a digest of your own in place of the payload: 16 to 64 bytes in hexadecimal digits.
+
         Raises what the effect raised; `EffectFailed` where an earlier run failed for good; `Conflict`, `InDoubt`,
         `GaveUp`; `LeaseLost` and `Unrecorded` where it ran and that isn't recorded.
         """
         codec = codec_for(effect, encode, decode)
-        return self._run(scope, key, effect, codec, payload=payload, terms=terms)
+        return self._run(scope, key, effect, codec, payload=payload, terms=terms, fingerprint=fingerprint)
 
     def _run(
         self,
@@ -200,9 +203,12 @@ class Semel:
         *,
         payload: Any,
         terms: Terms | None,
+        fingerprint: str | None = None,
     ) -> Result[T]:
         terms = merged(terms, self.terms)
-        request = claim_request(scope, key, payload, terms, tenant=self.tenant, actor=self.actor)
+        request = claim_request(
+            scope, key, payload, terms, tenant=self.tenant, actor=self.actor, fingerprint=fingerprint
+        )
         with naming(key):
             view, lease = self.admit(request)
             if view["status"] == "unprotected":
