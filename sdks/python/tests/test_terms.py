@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
-import httpx2 as httpx
 import pytest
 
 from semel import (
@@ -107,22 +105,16 @@ def test_a_digest_of_ones_own_stands_for_the_payload() -> None:
         semel.run("charge", "k", lambda _: 1, fingerprint="cd" * 16)
 
 
-def observing(request: httpx.Request) -> httpx.Response:
-    return httpx.Response(200, json={"id": "0" * 64, "status": "unprotected", "replayed": False, "took_ms": 0})
-
-
 @pytest.fixture
 def unprotected() -> Semel:
     """A server that observes the scope, or that fails open."""
-    return Semel("http://semel.test", http=httpx.Client(transport=httpx.MockTransport(observing)))
+    return FakeSemel(observes=True).semel()
 
 
 @pytest.fixture
-async def aunprotected() -> AsyncIterator[AsyncSemel]:
+def aunprotected() -> AsyncSemel:
     """The same for asyncio."""
-    transport = httpx.MockTransport(observing)
-    async with AsyncSemel("http://semel.test", http=httpx.AsyncClient(transport=transport)) as semel:
-        yield semel
+    return FakeSemel(observes=True).async_semel()
 
 
 def test_what_runs_unprotected_has_no_lease(unprotected: Semel) -> None:

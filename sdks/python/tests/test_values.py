@@ -88,6 +88,7 @@ CASES: list[tuple[Any, Any]] = [
     (Any, {"a": [1]}),
     (object, [1]),
     (int | str | None, "a"),
+    (list[int] | dict[str, list[str]] | list[str], ["a"]),
 ]
 
 
@@ -192,6 +193,32 @@ def test_a_type_that_json_doesnt_tell_apart_is_refused(annotation: Any) -> None:
     function.__annotations__["return"] = annotation
     with pytest.raises(TypeError, match="encode="):
         FakeSemel().semel().idempotent("order", key="{order}")(function)
+
+
+@dataclass
+class Lost:
+    """Its field is of a type that isn't there."""
+
+    at: Missing  # type: ignore[name-defined]  # noqa: F821
+
+
+def test_a_type_whose_member_cant_be_found_is_refused() -> None:
+    with pytest.raises(TypeError, match="Missing"):
+
+        @FakeSemel().semel().idempotent("order", key="{order}")
+        def lost(order: str) -> Lost:
+            raise AssertionError("it never runs")
+
+
+def test_an_annotation_that_cant_be_found_is_json() -> None:
+    class Local:
+        pass
+
+    def here(order: str) -> Local:
+        return {"order": order}  # type: ignore[return-value]
+
+    once: Any = FakeSemel().semel().idempotent("order", key="{order}")(here)
+    assert [once("a"), once("a")] == [{"order": "a"}] * 2
 
 
 @dataclass

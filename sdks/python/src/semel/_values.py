@@ -12,6 +12,7 @@ import dataclasses
 import enum
 import inspect
 import json
+import sys
 import types
 import typing
 from collections.abc import Callable
@@ -85,7 +86,7 @@ def returned_by(function: Callable[..., Any], without: tuple[type, ...] = ()) ->
     `TypeError` where results couldn't be kept.
     """
     inner = inspect.unwrap(function)
-    annotation = getattr(inner, "__annotations__", {}).get("return", inspect.Parameter.empty)
+    annotation = _annotations(inner).get("return", inspect.Parameter.empty)
     bearer = types.SimpleNamespace(__annotations__={"return": annotation})
     names = getattr(inner, "__globals__", {})
     try:
@@ -106,6 +107,18 @@ def returned_by(function: Callable[..., Any], without: tuple[type, ...] = ()) ->
             raise AnswerUnreadable(name) from error
 
     return codec if codec.decode is identity_function else Codec(codec.kind, codec.encode, decode)
+
+
+def _annotations(function: Any) -> dict[str, Any]:
+    """As they stand: the others of a function may name what only type checkers import."""
+    if sys.version_info >= (3, 14):
+        import annotationlib  # noqa: PLC0415
+
+        if callable(function) and hasattr(function, "__annotations__"):
+            return annotationlib.get_annotations(function, format=annotationlib.Format.FORWARDREF)
+        return {}
+    found: dict[str, Any] = getattr(function, "__annotations__", {})
+    return found
 
 
 def codec_for(
@@ -212,6 +225,17 @@ def _changes(*members: Codec) -> bool:
     return any(member.decode is not identity_function and member.encode is not identity_function for member in members)
 
 
+def _is_plain(*members: Codec) -> bool:
+    return all(member.encode is identity_function and member.decode is identity_function for member in members)
+
+
+def _hints(cls: type) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(cls, include_extras=True)
+    except NameError as error:
+        raise _refused(cls, f"has a member whose type can't be found ({error})") from None
+
+
 def _of(kind: type | tuple[type, ...], value: Any) -> Any:
     """The value, if it is what its annotation says."""
     if isinstance(value, kind):
@@ -222,6 +246,8 @@ def _of(kind: type | tuple[type, ...], value: Any) -> Any:
 
 def _container(annotation: Any, origin: Any, arguments: tuple[Any, ...], seen: Seen) -> Codec:
     inner = [codec_of(argument, seen) for argument in arguments if argument is not Ellipsis]
+    if origin in _LISTS and _is_plain(*inner):
+        return Codec("array")
     if origin in _LISTS or (origin is tuple and Ellipsis in arguments):
         (item,), made = inner, tuple if origin is tuple else list
         return Codec(
@@ -256,6 +282,8 @@ def _mapping(annotation: Any, name: Any, key: Codec, value: Codec) -> Codec:
         key = Codec("string", str, int)
     elif key.kind != "string":
         raise _refused(annotation, "has keys that JSON doesn't have")
+    if _is_plain(key, value):
+        return Codec("object")
     return Codec(
         "object",
         lambda given: {
@@ -282,7 +310,7 @@ def _class(cls: type, seen: Seen) -> Codec:
     if typing_extensions.is_typeddict(cls):
         return _typed_dict(cls, seen)
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
-        hints = typing.get_type_hints(cls, include_extras=True)
+        hints = _hints(cls)
         items = [codec_of(hints.get(name, Any), seen) for name in cls._fields]
         return _row(cls, lambda plain: cls(*plain), items)
     if issubclass(cls, (str, PurePath)):
@@ -296,6 +324,11 @@ def _enum(cls: type[enum.Enum]) -> Codec:
         raise _refused(cls)
     kind: Kind = kinds.pop() if len(kinds) == 1 else "any"
     return Codec(kind, lambda value: _of(cls, value).value, cls)
+
+
+def _later(_: Any) -> Any:
+    """Of a class that may hold itself, until its members are known."""
+    raise AssertionError("the class is being read")
 
 
 def _exactly(cls: type, value: Any) -> Any:
@@ -315,8 +348,8 @@ def _model(cls: Any) -> Codec:
 
 
 def _dataclass(cls: Any, seen: Seen) -> Codec:
-    codec = seen[cls] = Codec("object")
-    hints = typing.get_type_hints(cls, include_extras=True)
+    codec = seen[cls] = Codec("object", _later, _later)
+    hints = _hints(cls)
     fields = {field.name: codec_of(hints[field.name], seen) for field in dataclasses.fields(cls) if field.init}
 
     def encode(value: Any) -> Any:
@@ -332,8 +365,8 @@ def _dataclass(cls: Any, seen: Seen) -> Codec:
 
 
 def _typed_dict(cls: Any, seen: Seen) -> Codec:
-    codec = seen[cls] = Codec("object")
-    hints = typing.get_type_hints(cls, include_extras=True)
+    codec = seen[cls] = Codec("object", _later, _later)
+    hints = _hints(cls)
     members = {name: codec_of(hint, seen) for name, hint in hints.items()}
     codec.encode = lambda value: {n: members.get(n, ANY).encode(held) for n, held in _of(dict, value).items()}
     codec.decode = lambda plain: {n: members.get(n, ANY).decode(held) for n, held in plain.items()}

@@ -43,12 +43,17 @@ class _Record:
 class FakeSemel:
     """A server in memory. `semel()` and `async_semel()` are clients of it, `transport` is for others.
 
+    With `observes` it enforces nothing, as a sidecar in the mode `observe`: code runs without a lease.
+
     >>> fake = FakeSemel()
     >>> fake.semel().run("greet", "k-1", lambda lease: "hello").value
     'hello'
     """
 
-    def __init__(self, *, lease: float = 30.0, retention: float = 86_400.0, max_attempts: int = 3) -> None:
+    def __init__(
+        self, *, lease: float = 30.0, retention: float = 86_400.0, max_attempts: int = 3, observes: bool = False
+    ) -> None:
+        self._observes = observes
         self._lease, self._retention, self._max_attempts = lease, retention, max_attempts
         self._records: dict[str, _Record] = {}
         self._lock = threading.Lock()
@@ -130,6 +135,8 @@ class FakeSemel:
         except PayloadInvalid:
             return _problem(400, "idempotency_payload_invalid")
         record, now = self._live(claim), self._now()
+        if self._observes:
+            return httpx.Response(200, json={"id": claim, "status": "unprotected", "replayed": False, "took_ms": 0})
         if record is None or record.state == "released":
             return self._won(claim, self._first(body, print_), body)
         if record.fingerprint != print_:
