@@ -5,12 +5,14 @@ import os
 import httpx2
 from openai import OpenAI
 
+from semel import RetryPolicy
 from semel.httpx import IdempotencyTransport
 
+transport = IdempotencyTransport(retry=RetryPolicy(total_timeout=1800))  # an answer may take minutes
 client = OpenAI(
     base_url=os.environ["OPENAI_URL"],
     api_key="an API key",
-    http_client=httpx2.Client(transport=IdempotencyTransport(), timeout=600),
+    http_client=httpx2.Client(transport=transport, timeout=600),
     max_retries=0,  # the transport retries: a request that the client makes anew would have another key
 )
 

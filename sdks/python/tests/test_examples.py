@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.servers import Payments, python
+from support.servers import sidecar as sidecar_of
 
 HERE = Path(__file__).parents[1]
 PAGES = [HERE.parents[1] / "docs" / name for name in ("python.md", "python-frameworks.md")]
@@ -41,6 +42,14 @@ def test_the_worker(api: str) -> None:
 def test_the_long_export(api: str) -> None:
     assert said("long_export.py", SIDECAR_URL=api) == ["0", "1", "2", "3 pages"]
     assert said("long_export.py", SIDECAR_URL=api) == ["3 pages"]
+
+
+def test_the_examples_run_where_the_server_only_observes(payments: Payments) -> None:
+    with sidecar_of(payments.url, "--set", "defaults.mode=observe") as url:
+        api = f"{url}/_semel"
+        assert said("worker.py", SIDECAR_URL=api)[-1] == "3 charge(s)"
+        for _ in range(2):
+            assert said("long_export.py", SIDECAR_URL=api) == ["0", "1", "2", "3 pages"]
 
 
 def test_the_function_without_a_sidecar(tmp_path: Path) -> None:
