@@ -96,6 +96,26 @@ async def test_a_cancelled_effect_is_settled_before_the_cancellation_goes_on(sem
                 await semel.run("charge", key, quick, terms=terms)
 
 
+async def test_a_caller_that_is_cancelled_at_any_moment_of_its_claim_leaves_the_key_free(semel: AsyncSemel) -> None:
+    async def never(_: AsyncLease | None) -> int:
+        await asyncio.sleep(60)
+        raise AssertionError("it was cancelled")
+
+    async def quick(_: AsyncLease | None) -> int:
+        return 2
+
+    terms = Terms(crash="hold", on_error="release", wait=0)
+    for step in range(20):
+        key = new_key()
+        asking = asyncio.create_task(semel.run("charge", key, never, terms=terms))
+        await asyncio.sleep(step * 0.0005)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        async with asyncio.timeout(1):
+            assert (await semel.run("charge", key, quick, terms=terms)).value == 2
+
+
 async def test_a_lease_is_renewed_while_the_effect_runs(semel: AsyncSemel) -> None:
     key, terms = new_key(), Terms(lease=3.0, wait=20.0)
 

@@ -150,7 +150,9 @@ async def asend(
 
     async def exchange(attempt: int, seconds: float) -> httpx.Response:
         until = time.monotonic() + seconds
-        return await asyncio.wait_for(_attempt(http, _timed(build(attempt), seconds), until, auth), seconds)
+        # Not `wait_for`: before Python 3.12 it loses a cancellation that comes with the answer.
+        async with asyncio.timeout(seconds):
+            return await _attempt(http, _timed(build(attempt), seconds), until, auth)
 
     return await arepeat(exchange, course)
 
