@@ -16,7 +16,7 @@ from starlette.responses import FileResponse
 from starlette.routing import Route
 
 import semel as package
-from semel import AsyncSemel, RetryEvent, RetryPolicy, Terms, current_async_lease
+from semel import AsyncSemel, RetryEvent, RetryPolicy, Semel, Terms, current_async_lease
 from semel._http import replayed
 from semel._routes import Routes
 from semel.asgi import App, IdempotencyMiddleware, Message, Receive, Scope, Send
@@ -207,6 +207,22 @@ async def test_a_caller_that_is_cancelled_during_its_claim_releases_it() -> None
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking
+    assert fake.state("charge", "k") == "released"
+
+
+@pytest.mark.parametrize("signal", [KeyboardInterrupt, ZeroDivisionError])
+def test_a_claim_that_a_signal_interrupts_is_released(signal: type[BaseException]) -> None:
+    fake = FakeSemel()
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        response = fake.transport.handle_request(request)
+        if fake.calls == ["claim"]:
+            raise signal
+        return response
+
+    semel = Semel("http://semel.test", http=httpx.Client(transport=httpx.MockTransport(handle)), retry=QUICK)
+    with pytest.raises(signal):
+        semel.run("charge", "k", lambda _: 1, terms=Terms(crash="hold"))
     assert fake.state("charge", "k") == "released"
 
 

@@ -127,6 +127,17 @@ def claim_request(
     return out
 
 
+ABANDONING: Final = 2.0
+"""The most seconds for the release of what an interrupted claim may have won."""
+
+
+def asked_again(request: ClaimRequest) -> ClaimRequest:
+    """The same claim, to find out what it won: its token finds the same lease (P6). For callers that are gone: under
+    `hold`, a lease that nobody has would leave the key in doubt for nothing."""
+    policy = {**request.get("policy", {}), "wait_ms": 0, "on_busy": "refuse"}
+    return cast(ClaimRequest, {**request, "policy": policy, "retry": True})
+
+
 def plain_value(value: Any) -> Any:
     """Payloads are compared, not kept, so what has one obvious JSON form is taken in that form."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

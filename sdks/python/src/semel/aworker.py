@@ -13,10 +13,12 @@ import httpx2 as httpx
 
 from ._arguments import bound, key_of, reader
 from ._claims import (
+    ABANDONING,
     ENDED,
     NOTHING,
     Terms,
     answer_input,
+    asked_again,
     claim_request,
     claim_view,
     new_token,
@@ -33,10 +35,6 @@ from .retry import RetryBudget, RetryPolicy
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-_ABANDONING = 2.0
-"""The most seconds for the release of what a cancelled claim may have won."""
 
 
 class AsyncLease(LeaseState):
@@ -278,15 +276,12 @@ class AsyncSemel:
         raise LeaseLost("every lease had lapsed before its answer came")
 
     async def _abandon(self, request: ClaimRequest) -> None:
-        """Releases what a claim may have won whose caller was cancelled before its answer: under `hold`, it would be in
-        doubt for nothing. The same token finds the same lease (P6)."""
-        policy = {**request.get("policy", {}), "wait_ms": 0, "on_busy": "refuse"}
-        again = cast(ClaimRequest, {**request, "policy": policy, "retry": True})
+        """Releases what a claim may have won whose caller was cancelled before its answer."""
 
         async def release() -> None:
             with suppress(SemelError, httpx.HTTPError, TimeoutError, RuntimeError):
-                async with asyncio.timeout(_ABANDONING):
-                    reply = await self.api.send("POST", "v1/claims", again, within=_ABANDONING / 2)
+                async with asyncio.timeout(ABANDONING):
+                    reply = await self.api.send("POST", "v1/claims", asked_again(request), within=ABANDONING / 2)
                     view = claim_view(reply)
                     if view["status"] == "claimed":
                         await AsyncLease(self.api, view, reply.sent_at).settle("release", None)

@@ -13,11 +13,14 @@ import httpx2 as httpx
 
 from ._arguments import bound, key_of, reader
 from ._claims import (
+    ABANDONING,
     ENDED,
     NOTHING,
     Terms,
     answer_input,
+    asked_again,
     claim_request,
+    claim_view,
     new_token,
     not_kept,
     outcome_of,
@@ -247,7 +250,14 @@ class Semel:
     def admit(self, request: ClaimRequest) -> tuple[ClaimView, Lease | None]:
         """An answer, or a lease that is still good when its effect starts."""
         for _ in range(10):
-            view, since = self.api.claim(request)
+            try:
+                view, since = self.api.claim(request)
+            except (SemelError, httpx.HTTPError, RuntimeError):
+                raise
+            except BaseException:
+                # A signal, such as the time limit of a task queue.
+                self._abandon(request)
+                raise
             if view["status"] != "claimed":
                 return view, None
             lease = Lease(self.api, view, since)
@@ -256,6 +266,14 @@ class Semel:
             # The reply was so late that the lease had lapsed: ask anew.
             request = {**request, "token": new_token()}
         raise LeaseLost("every lease had lapsed before its answer came")
+
+    def _abandon(self, request: ClaimRequest) -> None:
+        """Releases what a claim may have won that was interrupted."""
+        with suppress(Exception):
+            reply = self.api.send("POST", "v1/claims", asked_again(request), within=ABANDONING / 2)
+            view = claim_view(reply)
+            if view["status"] == "claimed":
+                Lease(self.api, view, reply.sent_at).settle("release", None)
 
     def _may_start(self, lease: Lease) -> bool:
         """Whether its deadline is still to come. One that was won past it is renewed, once (P30)."""
