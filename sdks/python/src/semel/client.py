@@ -3,112 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import json as json_module
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self, TypedDict, Unpack
+from typing import Self, Unpack
 
 import httpx2 as httpx
 
 from ._answer import Answer, answer_of
 from ._lease import naming
-from ._send import Auth, Build, asend, send
+from ._requests import More, Options, base_of, build_for, kept, key_for, stored
+from ._send import asend, send
 from .errors import SemelError
-from .keys import check_key, new_key
 from .outbox import Entry, Outbox, StoredRequest
 from .retry import Course, RetryBudget, RetryPolicy
-
-HEADER = "Idempotency-Key"
-
-WITHOUT_KEY = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
-"""Methods that change nothing: they are sent again too, and have a key only if they are given one."""
-
-
-class Options(TypedDict, total=False):
-    """What a request may carry besides its method and URL. Bodies are encoded once, for all attempts."""
-
-    json: Any
-    content: bytes | str
-    data: Mapping[str, Any]
-    """A form."""
-    files: Any
-    """Files of a form, as httpx takes them."""
-    params: Mapping[str, Any]
-    """Added to the URL."""
-    headers: Mapping[str, str]
-    content_type: str
-    auth: Auth
-    """Credentials for this request, in place of those of the connections."""
-    timeout: float
-    """Seconds for each attempt, in place of those of the policy."""
-
-
-@dataclass(frozen=True)
-class _More:
-    """What a request has that an outbox doesn't keep."""
-
-    headers: Mapping[str, str] = field(default_factory=dict)
-    auth: Auth | None = None
-    timeout: float | None = None
-
-    @staticmethod
-    def of(options: Options) -> _More:
-        return _More(options.get("headers", {}), options.get("auth"), options.get("timeout"))
-
-
-_BODIES = ("json", "content", "data")
-
-
-def _body(options: Options) -> tuple[bytes, str | None]:
-    given = [name for name in _BODIES if name in options]
-    if len(given) > 1 or ("files" in options and given not in ([], ["data"])):
-        raise ValueError("one body only: json, content, or data with files")
-    if "json" in options:
-        body = json_module.dumps(options["json"], ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        return body.encode(), options.get("content_type", "application/json")
-    if "data" in options or "files" in options:
-        form = httpx.Request("POST", "http://form", data=options.get("data"), files=options.get("files"))
-        return form.read(), options.get("content_type", form.headers.get("content-type"))
-    content = options.get("content", b"")
-    return (content.encode() if isinstance(content, str) else content), options.get("content_type")
-
-
-def _stored(method: str, url: str, options: Options) -> StoredRequest:
-    body, content_type = _body(options)
-    if "params" in options:
-        url = str(httpx.URL(url).copy_merge_params(options["params"]))
-    return StoredRequest(method.upper(), url, content_type, body)
-
-
-def _joined(base: httpx.URL, url: str) -> httpx.URL:
-    """Under the base, as httpx does it."""
-    given = httpx.URL(url)
-    if given.is_absolute_url or base.is_relative_url:
-        return given
-    return base.copy_with(raw_path=base.raw_path + given.raw_path.lstrip(b"/"))
-
-
-def _kept(base: httpx.URL, request: StoredRequest) -> StoredRequest:
-    """As it is kept: whoever finishes it may have another base, or none. Credentials in the base stay out of it."""
-    if httpx.URL(request.url).is_absolute_url or base.is_relative_url:
-        return request
-    return replace(request, url=str(_joined(base.copy_with(userinfo=b""), request.url)))
-
-
-def _sent_to(base: httpx.URL, url: str) -> httpx.URL:
-    """Where a request goes: with the base's own credentials, which are never kept, where it goes to the base."""
-    to = _joined(base, url)
-    same = (to.scheme, to.host, to.port) == (base.scheme, base.host, base.port)
-    return to.copy_with(userinfo=base.userinfo) if same and base.userinfo and not to.userinfo else to
-
-
-def _base_of(base_url: str, http: httpx.Client | httpx.AsyncClient) -> httpx.URL:
-    """The base that was given, else that of the connections. Its path ends in a slash, as that of httpx does."""
-    base = httpx.URL(base_url) if base_url else http.base_url
-    path, mark, query = base.raw_path.partition(b"?")
-    return base if path.endswith(b"/") else base.copy_with(raw_path=path + b"/" + mark + query)
 
 
 class _Base:
@@ -126,30 +35,9 @@ class _Base:
             raise SemelError("this client has no outbox; give it one: Client(…, outbox=Outbox('calls'))")
         return self._outbox
 
-    def _course(self, key: str, more: _More, *, unknown: bool) -> Course:
+    def _course(self, key: str, more: More, *, unknown: bool) -> Course:
         retry = self.retry if more.timeout is None else replace(self.retry, attempt_timeout=more.timeout)
         return Course(retry, self.budget, key=key or None, unknown=unknown)
-
-
-def _key(method: str, key: str | None) -> str:
-    if key is None:
-        return "" if method.upper() in WITHOUT_KEY else new_key()
-    return check_key(key)
-
-
-def _build(
-    http: httpx.Client | httpx.AsyncClient,
-    base: httpx.URL,
-    key: str,
-    request: StoredRequest,
-    own: Mapping[str, str],
-    more: _More,
-) -> Build:
-    headers = {**own, **more.headers, **({HEADER: key} if key else {})}
-    if request.content_type is not None:
-        headers["Content-Type"] = request.content_type
-    url = _sent_to(base, request.url)
-    return lambda _attempt: http.build_request(request.method, url, content=request.body, headers=headers)
 
 
 class Client(_Base):
@@ -171,7 +59,7 @@ class Client(_Base):
     ) -> None:
         super().__init__(retry, budget, outbox)
         self._http = http or httpx.Client()
-        self._base, self._headers = _base_of(base_url, self._http), dict(headers or {})
+        self._base, self._headers = base_of(base_url, self._http), dict(headers or {})
 
     def request(self, method: str, url: str, *, key: str | None = None, **options: Unpack[Options]) -> Answer:
         """Asks until there is an answer. The key is made here, once, unless the operation has one of its own; GET, HEAD
@@ -179,7 +67,7 @@ class Client(_Base):
 
         Raises `Conflict` and `InDoubt`, which are never retried; other `ProblemError`s where Semel refused; `GaveUp`.
         """
-        return self._send(_key(method, key), _stored(method, url, options), _More.of(options))
+        return self._send(key_for(method, key), stored(method, url, options), More.of(options))
 
     def post(self, url: str, *, key: str | None = None, **options: Unpack[Options]) -> Answer:
         """`request` with POST."""
@@ -219,8 +107,8 @@ class Client(_Base):
         with Call(self, entry) as call:
             yield call
 
-    def _send(self, key: str, request: StoredRequest, more: _More, *, maybe_sent: bool = False) -> Answer:
-        build = _build(self._http, self._base, key, request, self._headers, more)
+    def _send(self, key: str, request: StoredRequest, more: More, *, maybe_sent: bool = False) -> Answer:
+        build = build_for(self._http, self._base, key, request, self._headers, more)
         course = self._course(key, more, unknown=maybe_sent)
         with naming(key):
             reply = send(self._http, build, course, auth=more.auth)
@@ -255,10 +143,10 @@ class Call:
 
     def request(self, method: str, url: str, **options: Unpack[Options]) -> Answer:
         """Keeps the request, then asks until there is an answer."""
-        given = _stored(method, url, options)
-        kept = _kept(self._client._base, given)
-        self._entry = self._client.outbox.attach(self._entry, kept, formerly=given)
-        return self._sent(_More.of(options))
+        given = stored(method, url, options)
+        whole = kept(self._client._base, given)
+        self._entry = self._client.outbox.attach(self._entry, whole, formerly=given)
+        return self._sent(More.of(options))
 
     def post(self, url: str, **options: Unpack[Options]) -> Answer:
         """`request` with POST."""
@@ -266,9 +154,9 @@ class Call:
 
     def send(self, headers: Mapping[str, str] | None = None) -> Answer:
         """Sends the request that was kept."""
-        return self._sent(_More(headers or {}))
+        return self._sent(More(headers or {}))
 
-    def _sent(self, more: _More) -> Answer:
+    def _sent(self, more: More) -> Answer:
         entry = self._entry
         if entry.request is None:
             raise SemelError("this call was begun, and never sent anything; make its request anew, or forget it")
@@ -307,11 +195,11 @@ class AsyncClient(_Base):
     ) -> None:
         super().__init__(retry, budget, outbox)
         self._http = http or httpx.AsyncClient()
-        self._base, self._headers = _base_of(base_url, self._http), dict(headers or {})
+        self._base, self._headers = base_of(base_url, self._http), dict(headers or {})
 
     async def request(self, method: str, url: str, *, key: str | None = None, **options: Unpack[Options]) -> Answer:
         """As `Client.request`."""
-        return await self._send(_key(method, key), _stored(method, url, options), _More.of(options))
+        return await self._send(key_for(method, key), stored(method, url, options), More.of(options))
 
     async def post(self, url: str, *, key: str | None = None, **options: Unpack[Options]) -> Answer:
         """`request` with POST."""
@@ -345,8 +233,8 @@ class AsyncClient(_Base):
         entries = await asyncio.to_thread(lambda: list(self.outbox.pending()))
         return [AsyncCall(self, entry) for entry in entries]
 
-    async def _send(self, key: str, request: StoredRequest, more: _More, *, maybe_sent: bool = False) -> Answer:
-        build = _build(self._http, self._base, key, request, self._headers, more)
+    async def _send(self, key: str, request: StoredRequest, more: More, *, maybe_sent: bool = False) -> Answer:
+        build = build_for(self._http, self._base, key, request, self._headers, more)
         course = self._course(key, more, unknown=maybe_sent)
         with naming(key):
             reply = await asend(self._http, build, course, auth=more.auth)
@@ -386,10 +274,10 @@ class AsyncCall:
 
     async def request(self, method: str, url: str, **options: Unpack[Options]) -> Answer:
         """As `Call.request`."""
-        given = _stored(method, url, options)
-        kept = _kept(self._client._base, given)
-        self._entry = await asyncio.to_thread(self._client.outbox.attach, self._entry, kept, formerly=given)
-        return await self._sent(_More.of(options))
+        given = stored(method, url, options)
+        whole = kept(self._client._base, given)
+        self._entry = await asyncio.to_thread(self._client.outbox.attach, self._entry, whole, formerly=given)
+        return await self._sent(More.of(options))
 
     async def post(self, url: str, **options: Unpack[Options]) -> Answer:
         """`request` with POST."""
@@ -397,9 +285,9 @@ class AsyncCall:
 
     async def send(self, headers: Mapping[str, str] | None = None) -> Answer:
         """As `Call.send`."""
-        return await self._sent(_More(headers or {}))
+        return await self._sent(More(headers or {}))
 
-    async def _sent(self, more: _More) -> Answer:
+    async def _sent(self, more: More) -> Answer:
         entry = self._entry
         if entry.request is None:
             raise SemelError("this call was begun, and never sent anything; make its request anew, or forget it")

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 
 import httpx2 as httpx
 
+from ._requests import HEADER
 from ._send import MAX_ANSWER_BYTES, arepeat, repeat
-from .client import HEADER
 from .errors import GaveUp
 from .keys import check_key, new_key
 from .retry import Course, RetryBudget, RetryPolicy
