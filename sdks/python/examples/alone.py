@@ -8,7 +8,7 @@ import semel
 once = semel.open(os.environ["STORE_URL"])  # redis://…, postgres://…, mysql://…, sqlite:///…, s3://…, memory://
 
 
-@once.idempotent("charge", key=lambda order, cents: f"charge-{order}")
+@once.idempotent("charge", key="charge-{order}")
 def charge(order: str, cents: int) -> dict[str, int]:
     print("charging", order)
     return {"charged": cents}

@@ -3,11 +3,12 @@
 import os
 from typing import Any
 
-from fastapi import FastAPI, HTTPException, Request
+from fastapi import FastAPI, HTTPException
 from pydantic import BaseModel
 
 from semel import AsyncSemel, Terms
-from semel.asgi import LEASE, IdempotencyMiddleware, Scope
+from semel.asgi import IdempotencyMiddleware, Scope
+from semel.fastapi import IdempotentLease
 
 app = FastAPI()
 charges: list[dict[str, Any]] = []
@@ -31,10 +32,10 @@ class Order(BaseModel):
 
 
 @app.post("/charges", status_code=201)
-async def charge(order: Order, request: Request) -> dict[str, str]:
+async def charge(order: Order, lease: IdempotentLease) -> dict[str, str]:
     if order.cents <= 0:
         raise HTTPException(422, "nothing to charge")
-    key = await request.scope[LEASE].derive_key("bank") if LEASE in request.scope else None
+    key = await lease.derive_key("bank") if lease else None
     charges.append({**order.model_dump(), "key": key})
     return {"charge": f"ch_{len(charges)}"}
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from semel import Final, Semel, Terms, Unknown, current_lease
 
-semel = Semel(os.environ["SIDECAR_URL"])  # http://127.0.0.1:8080/_semel
+once = Semel(os.environ["SIDECAR_URL"])  # http://127.0.0.1:8080/_semel
 charges: list[dict[str, Any]] = []
 
 
@@ -21,11 +21,12 @@ def ask_the_bank(cents: int, key: str) -> str:
 
 
 # Money can't be taken back: should this process vanish half-way, nobody repeats it until somebody has looked.
-@semel.idempotent("charge", key=lambda order: str(order["id"]), terms=Terms(crash="hold", derive=("bank",)))
+@once.idempotent("charge", key="{order[id]}", terms=Terms(crash="hold", derive=("bank",)))
 def charge(order: dict[str, Any]) -> dict[str, str]:
-    lease = current_lease()
+    lease = current_lease()  # None where the server only observes the scope
+    key = lease.derive_key("bank") if lease else order["id"]
     try:
-        return {"charge": ask_the_bank(order["cents"], lease.derive_key("bank"))}
+        return {"charge": ask_the_bank(order["cents"], key)}
     except CardDeclined as error:
         raise Final({"error": "declined"}) from error  # kept: asking again is declined again
     except TimeoutError as error:

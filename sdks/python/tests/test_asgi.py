@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from semel import AsyncSemel, RetryPolicy, Terms, new_key

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from semel import (
@@ -48,7 +48,9 @@ async def test_a_decorated_coroutine_runs_once(semel: AsyncSemel) -> None:
 
     @semel.idempotent("charge", key=lambda order: order["id"])
     async def charge(order: dict[str, Any]) -> dict[str, str]:
-        runs.append(await current_async_lease().derive_key("psp"))
+        lease = current_async_lease()
+        assert lease is not None
+        runs.append(await lease.derive_key("psp"))
         await asyncio.sleep(0.1)
         return {"charge": "ch_1"}
 
@@ -64,6 +66,7 @@ async def test_a_block_is_an_operation_too(semel: AsyncSemel) -> None:
         async with semel.operation("charge", key) as operation:
             assert operation.replayed == replayed
             if not replayed:
+                assert operation.lease is not None
                 await operation.lease.save_checkpoint({"page": 1})
                 operation.complete([1])
         assert operation.value == [1]
@@ -91,6 +94,26 @@ async def test_a_cancelled_effect_is_settled_before_the_cancellation_goes_on(sem
         else:
             with pytest.raises(InDoubt):
                 await semel.run("charge", key, quick, terms=terms)
+
+
+async def test_a_caller_that_is_cancelled_at_any_moment_of_its_claim_leaves_the_key_free(semel: AsyncSemel) -> None:
+    async def never(_: AsyncLease | None) -> int:
+        await asyncio.sleep(60)
+        raise AssertionError("it was cancelled")
+
+    async def quick(_: AsyncLease | None) -> int:
+        return 2
+
+    terms = Terms(crash="hold", on_error="release", wait=0)
+    for step in range(20):
+        key = new_key()
+        asking = asyncio.create_task(semel.run("charge", key, never, terms=terms))
+        await asyncio.sleep(step * 0.0005)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        async with asyncio.timeout(1):
+            assert (await semel.run("charge", key, quick, terms=terms)).value == 2
 
 
 async def test_a_lease_is_renewed_while_the_effect_runs(semel: AsyncSemel) -> None:

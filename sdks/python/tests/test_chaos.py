@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 
 from semel import AsyncClient, AsyncLease, AsyncSemel, RetryBudget, RetryPolicy, new_key
 from support.chaos import FAULTS, chaos

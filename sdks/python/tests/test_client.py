@@ -6,12 +6,12 @@ import asyncio
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from semel import AsyncClient, Client, Conflict, GaveUp, InDoubt, Outbox, RetryBudget, RetryPolicy, new_key
@@ -266,7 +266,7 @@ def test_a_server_that_asks_for_too_much_isnt_waited_for() -> None:
 
 
 def test_retry_after_may_be_a_date() -> None:
-    now = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    now = datetime(2026, 1, 1, tzinfo=UTC)
     text = (now + timedelta(seconds=90)).strftime("%a, %d %b %Y %H:%M:%S GMT")
     assert retry_after(httpx.Response(503, headers={"Retry-After": text}), {}, now) == 90
     assert retry_after(httpx.Response(503, headers={"Retry-After": "soon"}), {}, now) is None

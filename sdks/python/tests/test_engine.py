@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 import semel

@@ -1,4 +1,4 @@
-"""The examples run, and `docs/python.md` shows exactly these files."""
+"""The examples run, and the guides show exactly these files."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from support.servers import Payments, python
+from support.servers import sidecar as sidecar_of
 
 HERE = Path(__file__).parents[1]
-PAGE = HERE.parents[1] / "docs" / "python.md"
+PAGES = [HERE.parents[1] / "docs" / name for name in ("python.md", "python-frameworks.md")]
 BLOCK = re.compile(r"<!-- file: (\S+) -->\n```python\n(.*?)```", re.DOTALL)
 
 
@@ -43,22 +44,31 @@ def test_the_long_export(api: str) -> None:
     assert said("long_export.py", SIDECAR_URL=api) == ["3 pages"]
 
 
+def test_the_examples_run_where_the_server_only_observes(payments: Payments) -> None:
+    with sidecar_of(payments.url, "--set", "defaults.mode=observe") as url:
+        api = f"{url}/_semel"
+        assert said("worker.py", SIDECAR_URL=api)[-1] == "3 charge(s)"
+        for _ in range(2):
+            assert said("long_export.py", SIDECAR_URL=api) == ["0", "1", "2", "3 pages"]
+
+
 def test_the_function_without_a_sidecar(tmp_path: Path) -> None:
     store = f"sqlite://{tmp_path}/keys.db"
     assert said("alone.py", "o-1", "o-1", STORE_URL=store) == ["charging o-1"] + ["{'charged': 500}"] * 2
     assert said("alone.py", "o-1", STORE_URL=store) == ["{'charged': 500}"]
 
 
-def test_the_page_shows_the_files() -> None:
-    blocks = dict(BLOCK.findall(PAGE.read_text()))
-    assert PAGE.read_text().count("```python") == len(blocks), "every block names its file"
-    for file, text in blocks.items():
-        assert text == (HERE / "examples" / file).read_text(), file
+def test_the_pages_show_the_files() -> None:
+    text = "".join(page.read_text() for page in PAGES)
+    blocks = dict(BLOCK.findall(text))
+    assert text.count("```python") == len(blocks), "every block names its file"
+    for file, shown in blocks.items():
+        assert shown == (HERE / "examples" / file).read_text(), file
     left_out = {file.name for file in (HERE / "examples").glob("*.py")} - set(blocks)
     assert not left_out
 
 
-@pytest.mark.parametrize("name", ["keys", "canonical", "fingerprint", "testing"])
+@pytest.mark.parametrize("name", ["keys", "canonical", "_fingerprint", "testing"])
 def test_what_docstrings_say(name: str) -> None:
     import doctest  # noqa: PLC0415
     import importlib  # noqa: PLC0415

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from semel import new_key
@@ -71,6 +71,24 @@ def test_django_without_a_sidecar(tmp_path: Path) -> None:
         answers = [post(url, {"order": key, "cents": 5}, key) for _ in range(3)]
         assert {(answer.status_code, answer.content) for answer in answers} == {(201, answers[0].content)}
         assert charged(url, key) == 1
+
+
+def test_django_on_an_event_loop_acts_once_also_where_its_client_leaves(tmp_path: Path) -> None:
+    port, charges = free_port(), tmp_path / "charges"
+    env = {"STORE_URL": f"sqlite://{tmp_path}/keys.db", "CHARGES": str(charges)}
+    process = python("-m", "uvicorn", "support.django_async:app", "--port", str(port), "--log-level", "error", env=env)
+    with running(process):
+        url, key = f"http://127.0.0.1:{port}/charges", new_key()
+        until_answered(url, process)
+        with ThreadPoolExecutor(4) as threads:
+            answers = list(threads.map(lambda _: post(url, {"order": key}, key), range(4)))
+        assert {(answer.status_code, answer.content) for answer in answers} == {(201, answers[0].content)}
+        left = new_key()
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(url, json={"order": left}, headers={"Idempotency-Key": left}, timeout=0.3)
+        again = post(url, {"order": left}, left)
+        assert (again.status_code, again.headers["idempotent-replayed"]) == (201, "true")
+        assert charges.read_text().splitlines() == [key, left]
 
 
 def post(url: str, body: Any, key: str | None, **headers: str) -> httpx.Response:

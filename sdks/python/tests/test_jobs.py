@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from semel import AnswerNotKept, Conflict, EffectFailed, RetryBudget, RetryPolicy, new_key

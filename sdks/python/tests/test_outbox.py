@@ -8,7 +8,7 @@ import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from semel import AsyncClient, CallChanged, Client, GaveUp, Outbox, RetryPolicy

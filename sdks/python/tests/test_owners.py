@@ -8,7 +8,7 @@ import time
 from decimal import Decimal
 from typing import Any, cast
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from semel import (

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from semel import (
@@ -63,7 +63,9 @@ def test_a_decorated_function_runs_once(semel: Semel) -> None:
 
     @semel.idempotent("charge", key=lambda order: order.id)
     def charge(order: Order) -> dict[str, Any]:
-        runs.append(current_lease().derive_key("psp"))
+        lease = current_lease()
+        assert lease is not None
+        runs.append(lease.derive_key("psp"))
         return {"charge": f"ch_{len(runs)}", "pair": (1, 2)}
 
     order = Order(new_key(), 500)
@@ -95,6 +97,7 @@ def test_a_block_is_an_operation_too(semel: Semel) -> None:
         with semel.operation("charge", key, payload={"cents": 5}) as operation:
             assert operation.replayed == replayed
             if not operation.replayed:
+                assert operation.lease is not None
                 assert operation.lease.attempt == 1
                 operation.complete({"charge": "ch_1"})
         assert operation.value == {"charge": "ch_1"}

@@ -43,7 +43,7 @@ def make() -> str:
         reduced.write_text(json.dumps(ours(json.loads(SPEC.read_text()))))
         command = [sys.executable, "-m", "datamodel_code_generator", "--input", str(reduced), "--output", str(output)]
         command += ["--input-file-type", "openapi", "--output-model-type", "typing.TypedDict"]
-        command += ["--target-python-version", "3.10", "--use-union-operator", "--use-standard-collections"]
+        command += ["--target-python-version", "3.11", "--use-union-operator", "--use-standard-collections"]
         command += ["--disable-timestamp", "--use-schema-description", "--use-inline-field-description"]
         command += ["--enum-field-as-literal", "all", "--formatters", "ruff-format"]
         subprocess.run(command, check=True, capture_output=True, cwd=HERE)

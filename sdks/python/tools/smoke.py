@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 
-import httpx
+import httpx2 as httpx
 
 import semel
 from semel.testing import FakeSemel

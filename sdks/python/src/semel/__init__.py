@@ -7,12 +7,14 @@ protocol API of a sidecar.
 
 from ._answer import Answer
 from ._claims import NOTHING, Terms
+from ._fingerprint import fingerprint_of
 from ._lease import Result
 from ._open import StoreSettings, open, open_async  # noqa: A004
 from .aworker import AsyncLease, AsyncSemel, current_async_lease
 from .client import AsyncClient, Client
 from .errors import (
     AnswerNotKept,
+    AnswerUnreadable,
     CallChanged,
     Conflict,
     EffectFailed,
@@ -29,7 +31,6 @@ from .errors import (
     Unknown,
     Unrecorded,
 )
-from .fingerprint import fingerprint_of
 from .keys import check_key, new_key
 from .outbox import Outbox
 from .retry import RetryBudget, RetryEvent, RetryPolicy
@@ -39,6 +40,7 @@ __all__ = [
     "NOTHING",
     "Answer",
     "AnswerNotKept",
+    "AnswerUnreadable",
     "AsyncClient",
     "AsyncLease",
     "AsyncSemel",

@@ -6,7 +6,7 @@ import json as json_module
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 
 from ._raw import keep_bytes
 from .errors import Conflict, InDoubt, ProblemError
@@ -19,7 +19,7 @@ class Answer:
 
     response: httpx.Response
     key: str = field(repr=False)
-    """Under which it was asked for: to be kept with the order."""
+    """Under which it was asked for: to be kept with the order. Empty for a request that had none."""
     attempts: int
     """How many it took."""
 
@@ -27,6 +27,26 @@ class Answer:
     def status(self) -> int:
         """The status."""
         return self.response.status_code
+
+    @property
+    def status_code(self) -> int:
+        """The status, as httpx names it."""
+        return self.response.status_code
+
+    @property
+    def ok(self) -> bool:
+        """Whether the status is below 400."""
+        return self.response.status_code < 400
+
+    @property
+    def headers(self) -> httpx.Headers:
+        """The headers, whatever the case of their names."""
+        return self.response.headers
+
+    @property
+    def text(self) -> str:
+        """The body, as text."""
+        return self.response.text
 
     @property
     def replayed(self) -> bool:

@@ -14,12 +14,13 @@ from typing import Any, Final, Literal, cast
 from uuid import UUID
 
 from ._answer import problem_error
+from ._fingerprint import fingerprint_of
 from ._raw import keep_bytes
 from ._send import Reply
+from ._values import identity_function
 from .api_types import AnswerInput, AnswerView, ClaimRequest, ClaimView, Crash, Outcome, Overrides
 from .errors import AnswerNotKept, EffectFailed, LeaseLost, NoEffect, ProblemError, SemelError, Unknown, Unrecorded
 from .errors import Final as FinalError
-from .fingerprint import fingerprint_of
 from .keys import check_key
 from .retry import Received
 
@@ -29,6 +30,9 @@ MAX_BODY_BYTES: Final = 1024 * 1024
 NOTHING: Final = object()
 """No payload: the key alone counts. `None` is a payload."""
 
+ENDED: Final = frozenset({"completed", "failed"})
+"""Statuses of a claim that has an answer."""
+
 Compare = Literal["payload", "fingerprint"]
 Span = float | timedelta
 OnError = Literal["retry", "doubt", "release"]
@@ -36,7 +40,10 @@ OnError = Literal["retry", "doubt", "release"]
 
 @dataclasses.dataclass(frozen=True)
 class Terms:
-    """How an operation is treated. What is left out is the server's choice; spans in seconds, or `timedelta`."""
+    """How an operation is treated. What an operation leaves out is as its client says, and then the server's choice.
+
+    Spans are in seconds, or `timedelta`.
+    """
 
     lease: Span | None = None
     """How long the owner may be silent before it counts as gone. It is renewed by itself."""
@@ -46,16 +53,16 @@ class Terms:
     """What becomes of the key should the owner vanish: `takeover` runs it again, `hold` leaves it in doubt."""
     wait: Span | None = None
     """How long the server lets a duplicate wait for the first; 0 doesn't wait."""
-    derive: tuple[str, ...] = ()
+    derive: tuple[str, ...] | None = None
     """Names of downstream keys that shall come with the lease, which spares a round trip."""
-    compare: Compare = "payload"
-    """`fingerprint` keeps the payload inside this process, and sends a digest of it."""
-    on_error: OnError = "retry"
-    """What an error means that nobody has named: `retry` leaves it to the crash policy (free under `takeover`, in
-    doubt under `hold`), `doubt` and `release` decide."""
-    final: tuple[type[Exception], ...] = ()
+    compare: Compare | None = None
+    """`payload` is the default; `fingerprint` keeps the payload inside this process, and sends a digest of it."""
+    on_error: OnError | None = None
+    """What an error means that nobody has named: `retry`, the default, leaves it to the crash policy (free under
+    `takeover`, in doubt under `hold`); `doubt` and `release` decide."""
+    final: tuple[type[Exception], ...] | None = None
     """Errors that are failures for good: kept, and given to everybody who asks again."""
-    no_effect: tuple[type[Exception], ...] = ()
+    no_effect: tuple[type[Exception], ...] | None = None
     """Errors by which nothing happened: the key is free again."""
 
     def overrides(self) -> Overrides:
@@ -101,7 +108,10 @@ def claim_request(
         out["fingerprint"] = fingerprint
     elif payload is not NOTHING:
         # Through JSON here, so that a payload that can't be sent is refused before anything is.
-        plain = json.loads(json.dumps(payload, default=plain_value, allow_nan=False))
+        try:
+            plain = json.loads(json.dumps(payload, default=plain_value, allow_nan=False))
+        except TypeError as error:
+            raise TypeError(f"{error}; say what counts with payload=") from None
         if terms.compare == "fingerprint":
             out["fingerprint"] = fingerprint_of(plain)
         else:
@@ -117,6 +127,17 @@ def claim_request(
     return out
 
 
+ABANDONING: Final = 2.0
+"""The most seconds for the release of what an interrupted claim may have won."""
+
+
+def asked_again(request: ClaimRequest) -> ClaimRequest:
+    """The same claim, to find out what it won: its token finds the same lease (P6). For callers that are gone: under
+    `hold`, a lease that nobody has would leave the key in doubt for nothing."""
+    policy = {**request.get("policy", {}), "wait_ms": 0, "on_busy": "refuse"}
+    return cast(ClaimRequest, {**request, "policy": policy, "retry": True})
+
+
 def plain_value(value: Any) -> Any:
     """Payloads are compared, not kept, so what has one obvious JSON form is taken in that form."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -130,8 +151,8 @@ def plain_value(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, (set, frozenset)):
-        raise TypeError("a set has no order to be compared by; say what counts with payload=")
-    raise TypeError(f"{type(value).__name__} is no JSON; say what counts with payload=")
+        raise TypeError("a set has no order to be compared by")
+    raise TypeError(f"{type(value).__name__} is no JSON")
 
 
 def refuse(response: Received) -> None:
@@ -153,7 +174,7 @@ def value_of(view: ClaimView, decode: Callable[[Any], Any]) -> Any:
     answer: AnswerView = view.get("answer", {})
     if view["status"] == "failed":
         raise EffectFailed(answer.get("body"), replayed=True)
-    if view["status"] != "completed":
+    if view["status"] not in ENDED:
         raise SemelError(f"no answer yet: {view['status']}")
     if "body_omitted_bytes" in answer:
         raise AnswerNotKept(answer["body_omitted_bytes"])
@@ -168,7 +189,7 @@ def value_of(view: ClaimView, decode: Callable[[Any], Any]) -> Any:
 
 def answer_input(value: Any, encode: Callable[[Any], Any]) -> tuple[AnswerInput, Any]:
     """The answer to keep, and the value as everybody will read it, the first caller too."""
-    text = json.dumps(encode(value), ensure_ascii=False, allow_nan=False)
+    text = json.dumps(encode(value), ensure_ascii=False, allow_nan=False, default=plain_value)
     size = len(text.encode())
     plain = json.loads(text)
     if size > MAX_BODY_BYTES:
@@ -178,7 +199,7 @@ def answer_input(value: Any, encode: Callable[[Any], Any]) -> tuple[AnswerInput,
 
 def outcome_of(error: BaseException, terms: Terms) -> tuple[Outcome, AnswerInput | None]:
     """What an error says about the effect."""
-    if isinstance(error, (NoEffect, *terms.no_effect)):
+    if isinstance(error, (NoEffect, *(terms.no_effect or ()))):
         return "release", None
     if isinstance(error, Unknown):
         return "doubt", None
@@ -188,9 +209,9 @@ def outcome_of(error: BaseException, terms: Terms) -> tuple[Outcome, AnswerInput
         except Exception:
             # No JSON. It failed for good all the same, and must not run again.
             return "fail", {"body_omitted_bytes": 0}
-    if isinstance(error, terms.final):
+    if isinstance(error, terms.final or ()):
         return "fail", {"body": {"error": type(error).__name__, "message": str(error)[:4096]}}
-    return terms.on_error, None
+    return terms.on_error or "retry", None
 
 
 def not_kept(why: Exception, answer: AnswerInput | None) -> SemelError:
@@ -198,8 +219,3 @@ def not_kept(why: Exception, answer: AnswerInput | None) -> SemelError:
     if isinstance(why, ProblemError) and why.code == "idempotency_lease_not_held":
         return LeaseLost("it failed here, and the lease was another's by then: ask again for its answer")
     return Unrecorded((answer or {}).get("body"))
-
-
-def identity_function(value: Any) -> Any:
-    """For values that are JSON already."""
-    return value

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import httpx
+import httpx2 as httpx
 
 from ._send import Reply, arepeat, repeat
 from .api import Api, AsyncApi, Base, content_of

@@ -8,22 +8,27 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import logging
 import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import httpx2 as httpx
+
 from . import _credentials
 from ._claims import MAX_BODY_BYTES
+from ._fingerprint import Part, fingerprint
 from .api_types import AnswerInput, ClaimView, Outcome
 from .errors import GaveUp, KeyInvalid, LeaseLost, PayloadInvalid, ProblemError, SemelError
-from .fingerprint import Part, fingerprint
 from .retry import problem_of
 
 Headers = list[tuple[str, str]]
 
 METHODS = frozenset({"POST", "PATCH"})
+GATHER_SECONDS = 5.0
+"""For so long an answer is held back until it is whole."""
 MAX_REQUEST_BYTES = 2 * 1024 * 1024
 KEY_HEADERS = ("idempotency-key", "x-idempotency-key")
 OUTCOME_HEADER = "semel-outcome"
@@ -107,7 +112,7 @@ def request_fingerprint(
         if at >= _credentials.ALWAYS:
             parts.append(Part.raw(name))
         parts.append(Part.raw("\n".join(values)))
-    return fingerprint(parts).hex()
+    return fingerprint(parts)
 
 
 def principal_key(principal: str, key: str) -> str:
@@ -163,7 +168,7 @@ def replayed(view: ClaimView) -> Plain:
     """The answer of an earlier run, again."""
     answer = view.get("answer", {})
     if "status" not in answer:
-        return problem(409, "idempotency_answer_unreadable", "The stored answer is none of HTTP")
+        return problem(500, "idempotency_answer_unreadable", "The stored response cannot be read")
     headers = [(header["name"], header["value"]) for header in answer.get("headers", [])]
     ours = [("Idempotent-Replayed", "true"), ("Cache-Control", "no-store")]
     if "original_time" in view:
@@ -193,7 +198,8 @@ def joined(headers: Headers) -> Headers:
     return list(lines.values())
 
 
-def _json(value: Any) -> bytes:
+def json_bytes(value: Any) -> bytes:
+    """JSON without white space."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -219,14 +225,35 @@ def from_document(status: int, document: Mapping[str, Any], after: float | None)
     headers = [("Content-Type", "application/problem+json"), ("Cache-Control", "no-store")]
     if after is not None:
         headers.append(("Retry-After", str(max(1, math.ceil(after)))))
-    return Plain(status, headers, _json(dict(document)))
+    return Plain(status, headers, json_bytes(dict(document)))
 
 
 UNREACHABLE = "The request was not started"
+MISCONFIGURED = "The service cannot use its idempotency API"
+_CHECKS = {
+    401: "it wants a token, or another one",
+    403: "the token does not allow this, or `api.access` does not allow this address",
+    404: "check that `semel serve` runs there with `api.access` set, and that the URL ends in /_semel",
+    405: "check that the URL ends in /_semel",
+}
+_LOG = logging.getLogger("semel")
+
+
+KEY_REQUIRED = "This operation needs an Idempotency-Key"
+
+
+class Refused(SemelError):
+    """A request that is answered before it is claimed."""
+
+    def __init__(self, plain: Plain) -> None:
+        super().__init__(f"refused with {plain.status}")
+        self.plain = plain
 
 
 def of_error(error: Exception) -> Plain:
     """The answer where there is none: nothing was started, or nobody knows; never a guess."""
+    if isinstance(error, Refused):
+        return error.plain
     if isinstance(error, KeyInvalid):
         return problem(400, "idempotency_key_invalid", "The Idempotency-Key can't be used", detail=str(error))
     if isinstance(error, PayloadInvalid):
@@ -237,7 +264,15 @@ def of_error(error: Exception) -> Plain:
             return _passed_on(error.response.status_code, found)
     if isinstance(error, ProblemError) and error.code.startswith("idempotency_"):
         return _passed_on(error.status, error.problem)
+    if isinstance(error, ProblemError):
+        # Asking again doesn't help, so a client isn't told to. Who can mend it reads the log.
+        check = _CHECKS.get(error.status, "check that the URL is that of `semel serve`")
+        _LOG.error("no request runs: the idempotency API answers %d; %s", error.status, check)
+        return problem(500, "idempotency_misconfigured", MISCONFIGURED, detail="The log of the service says why.")
     if isinstance(error, (LeaseLost, SemelError)):
+        cause = error.__context__
+        if isinstance(cause, httpx.ConnectError):
+            _LOG.error("no request runs: the idempotency API or its store can't be reached: %s", cause)
         return problem(503, "idempotency_store_unavailable", UNREACHABLE, retryable=True, after=1.0)
     raise error
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
 from typing import Any, Generic, TypeVar
 
 from ._claims import Terms
 from .api_types import ClaimView, LeaseView, RenewView
-from .errors import LeaseLost
+from .errors import LeaseLost, SemelError
+from .retry import RetryEvent, tell
 
 T = TypeVar("T")
 
@@ -57,6 +60,11 @@ class LeaseState:
         least = self.renew_every / 10
         return min(self.renew_every, max(least, left - self.renew_every)) if left > 0 else self.renew_every
 
+    def _told_lost(self, on_event: Callable[[RetryEvent], object] | None) -> None:
+        if not self.lost:
+            self.lost = True
+            tell(on_event, RetryEvent("lease_lost", 0, reason=f"the claim {self.id[:8]} is another's"))
+
     def _prolong(self, view: RenewView, sent_at: float) -> None:
         self._deadline = max(self._deadline, sent_at + (view["took_ms"] + view["expires_in_ms"]) / 1000)
 
@@ -79,8 +87,45 @@ class Result(Generic[T]):
 
 
 CURRENT: contextvars.ContextVar[Any] = contextvars.ContextVar("semel-lease")
+"""The lease under which code runs; `None` where nothing is enforced."""
+
+_NOWHERE = object()
+
+
+def current(kind: type[T], other: str) -> T | None:
+    """The lease of this kind under which the code that asks is running."""
+    found = CURRENT.get(_NOWHERE)
+    if found is None or isinstance(found, kind):
+        return found
+    if found is _NOWHERE:
+        raise SemelError("nothing here runs under a key: a lease is for code under idempotent, run or operation")
+    raise SemelError(f"this runs under a lease of the other kind: ask {other}()")
+
+
+@contextlib.contextmanager
+def running_under(lease: object) -> Iterator[None]:
+    """For the code inside, `lease` is the current one."""
+    mark = CURRENT.set(lease)
+    try:
+        yield
+    finally:
+        CURRENT.reset(mark)
+
+
+@contextlib.contextmanager
+def naming(key: str) -> Iterator[None]:
+    """Errors of this package say by `key` what to ask for again."""
+    try:
+        yield
+    except SemelError as error:
+        if error.key is None:
+            error.key = key
+        raise
 
 
 def merged(terms: Terms | None, default: Terms) -> Terms:
-    """The operation's own, or those of all."""
-    return default if terms is None else terms
+    """The operation's own, and for what they leave out, those of all."""
+    if terms is None:
+        return default
+    given = {field.name: getattr(terms, field.name) for field in fields(Terms)}
+    return replace(default, **{name: value for name, value in given.items() if value is not None})

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
-
-from typing_extensions import Unpack
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from ._claims import Terms
 from ._engine import AsyncStoreApi, EmbeddedStore, StoreApi
@@ -69,6 +68,26 @@ def open_async(
         return AsyncSemel(url, token=token, tenant=tenant, actor=actor, terms=terms, retry=retry, budget=budget)
     api = AsyncStoreApi(_store(url, token, settings), retry, budget)
     return AsyncSemel(url, tenant=tenant, actor=actor, terms=terms, api=api)
+
+
+def both(
+    url: str, *, token: str | None, tenant: str | None, terms: Terms | None, **settings: Unpack[StoreSettings]
+) -> tuple[Callable[[], Semel], Callable[[], AsyncSemel], Terms]:
+    """For frameworks that have both kinds of handlers: makers of clients, which share a store in this process."""
+    shared = terms or Terms()
+    if _is_sidecar(url, settings):
+        return (
+            lambda: Semel(url, token=token, tenant=tenant, terms=shared),
+            lambda: AsyncSemel(url, token=token, tenant=tenant, terms=shared),
+            shared,
+        )
+    store = _store(url, token, settings)
+    store.connect()
+    return (
+        lambda: Semel(url, tenant=tenant, terms=shared, api=StoreApi(store, None, None)),
+        lambda: AsyncSemel(url, tenant=tenant, terms=shared, api=AsyncStoreApi(store, None, None)),
+        shared,
+    )
 
 
 def _is_sidecar(url: str, settings: StoreSettings) -> bool:

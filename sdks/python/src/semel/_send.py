@@ -6,9 +6,9 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-import httpx
+import httpx2 as httpx
 
 from .retry import Course, Received
 
@@ -103,7 +103,7 @@ async def arepeat(exchange: Callable[[int, float], Awaitable[R]], course: Course
             response = await exchange(course.attempts, seconds)
         except AnswerTooLarge:
             raise
-        except (httpx.TransportError, httpx.DecodingError, asyncio.TimeoutError) as error:
+        except (TimeoutError, httpx.TransportError, httpx.DecodingError) as error:
             pause = course.after_error(error)
         else:
             pause = course.after_response(response)
@@ -112,14 +112,26 @@ async def arepeat(exchange: Callable[[int, float], Awaitable[R]], course: Course
         await asyncio.sleep(pause)
 
 
+Auth = httpx.Auth | tuple[str, str]
+
+
+def _options(auth: Auth | None) -> dict[str, Any]:
+    return {} if auth is None else {"auth": auth}
+
+
 def send(
-    http: httpx.Client, build: Build, course: Course, sleep: Callable[[float], object] = time.sleep
+    http: httpx.Client,
+    build: Build,
+    course: Course,
+    sleep: Callable[[float], object] = time.sleep,
+    *,
+    auth: Auth | None = None,
 ) -> Reply[httpx.Response]:
     """One call over HTTP of a program with threads."""
 
     def exchange(attempt: int, seconds: float) -> httpx.Response:
         until = time.monotonic() + seconds
-        raw = http.send(_timed(build(attempt), seconds), stream=True)
+        raw = http.send(_timed(build(attempt), seconds), stream=True, **_options(auth))
         try:
             gathered = _Gathered(raw, until)
             for chunk in raw.iter_bytes():
@@ -131,18 +143,22 @@ def send(
     return repeat(exchange, course, sleep)
 
 
-async def asend(http: httpx.AsyncClient, build: Build, course: Course) -> Reply[httpx.Response]:
+async def asend(
+    http: httpx.AsyncClient, build: Build, course: Course, *, auth: Auth | None = None
+) -> Reply[httpx.Response]:
     """The same for asyncio."""
 
     async def exchange(attempt: int, seconds: float) -> httpx.Response:
         until = time.monotonic() + seconds
-        return await asyncio.wait_for(_attempt(http, _timed(build(attempt), seconds), until), seconds)
+        # Not `wait_for`: before Python 3.12 it loses a cancellation that comes with the answer.
+        async with asyncio.timeout(seconds):
+            return await _attempt(http, _timed(build(attempt), seconds), until, auth)
 
     return await arepeat(exchange, course)
 
 
-async def _attempt(http: httpx.AsyncClient, request: httpx.Request, until: float) -> httpx.Response:
-    raw = await http.send(request, stream=True)
+async def _attempt(http: httpx.AsyncClient, request: httpx.Request, until: float, auth: Auth | None) -> httpx.Response:
+    raw = await http.send(request, stream=True, **_options(auth))
     try:
         gathered = _Gathered(raw, until)
         async for chunk in raw.aiter_bytes():

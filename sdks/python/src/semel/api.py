@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, cast
 
-import httpx
+import httpx2 as httpx
 
 from ._claims import NOTHING, claim_view, refuse
 from ._send import Build, Reply, asend, send

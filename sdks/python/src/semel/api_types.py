@@ -2,8 +2,8 @@
 #   filename:  openapi.json
 
 from __future__ import annotations
-from typing import Any, Literal, TypeAlias
-from typing_extensions import NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypeAlias
+from typing_extensions import TypedDict
 
 
 Busy: TypeAlias = Literal["wait", "refuse"]

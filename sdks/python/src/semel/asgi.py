@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 
 from . import _http
-from ._claims import MAX_BODY_BYTES, NOTHING, Terms, claim_request
-from ._credentials import Credentials, has_credentials
+from ._claims import MAX_BODY_BYTES, Terms
+from ._door import Door, Request, merged_terms
 from ._http import Headers, Plain
-from ._lease import CURRENT
+from ._lease import running_under
 from .api_types import ClaimRequest, Outcome
 from .aworker import AsyncLease, AsyncSemel
 from .errors import KeyInvalid, PayloadInvalid, SemelError
-from .keys import key_of_header
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -39,9 +38,12 @@ class IdempotencyMiddleware:
     names what is done, for the server's policies and figures. A request without a key passes, unless `require_key`.
     The host that was asked counts as payload, unless `authority` is false: for services that go by several names.
     `credential_headers` count besides the usual ones, and `cookies` names those that do, where it isn't all of them.
+    `routes` has terms by path: `{"/refunds": Terms(crash="hold")}`, `/orders/{id}/refunds`, `/admin/*`, `POST /x`.
+    An answer is held back until it is whole, for `gather` seconds and 1 MiB; what takes longer goes on as it comes, and
+    isn't kept.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         app: App,
         *,
@@ -56,13 +58,21 @@ class IdempotencyMiddleware:
         keep_headers: Iterable[str] = (),
         credential_headers: Iterable[str] = (),
         cookies: Iterable[str] = (),
+        routes: Mapping[str, Terms] | None = None,
+        gather: float = _http.GATHER_SECONDS,
     ) -> None:
         self._app, self._semel, self._scope, self._principal = app, semel, scope, principal
-        self._methods = frozenset(method.upper() for method in methods)
-        self._require_key, self._max_body, self._authority = require_key, max_body, authority
-        self._terms = terms or semel.terms
-        self._keep = frozenset(name.lower() for name in keep_headers)
-        self._credentials = Credentials.of(credential_headers, cookies)
+        self._max_body, self._gather = max_body, gather
+        self._door = Door.of(
+            merged_terms(terms, semel),
+            routes=routes,
+            methods=methods,
+            require_key=require_key,
+            authority=authority,
+            keep_headers=keep_headers,
+            credential_headers=credential_headers,
+            cookies=cookies,
+        )
         self._running: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -70,20 +80,17 @@ class IdempotencyMiddleware:
         if scope["type"] == "lifespan":
             await self._app(scope, self._draining(receive), send)
             return
-        if scope["type"] != "http" or scope["method"].upper() not in self._methods:
+        if scope["type"] != "http" or scope["method"].upper() not in self._door.methods:
             await self._app(scope, receive, send)
             return
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
         try:
-            key = key_of_header(_http.key_lines(headers))
-        except KeyInvalid as error:
+            key = self._door.key(scope["method"], headers)
+        except (KeyInvalid, _http.Refused) as error:
             await _answer(send, _http.of_error(error))
             return
         if key is None:
-            if self._require_key:
-                plain = _http.problem(400, "idempotency_key_required", "This operation needs an Idempotency-Key")
-                await _answer(send, plain)
-            else:
+            with running_under(None):
                 await self._app(scope, receive, send)
             return
         await self._keyed(scope, receive, send, headers, key)
@@ -113,26 +120,11 @@ class IdempotencyMiddleware:
 
     def _request(self, scope: Scope, headers: Headers, key: str, body: bytes) -> tuple[ClaimRequest, bool]:
         """What is asked for, and whether nothing says by whom."""
+        query = scope.get("query_string", b"").decode("latin-1")
+        request = Request(scope["method"], scope["path"], _path(scope), query, headers, body, _certificate(scope))
         principal = self._principal(scope) if self._principal else None
-        counted = None if principal else self._credentials.counted(headers, _certificate(scope))
-        digest = _http.request_fingerprint(
-            scope["method"],
-            self._host(headers),
-            _path(scope),
-            scope.get("query_string", b"").decode("latin-1"),
-            headers,
-            body,
-            credentials=counted,
-        )
         name = self._scope if isinstance(self._scope, str) else self._scope(scope)
-        owned = _http.owned_key(principal, key)
-        request = claim_request(
-            name, owned, NOTHING, self._terms, tenant=self._semel.tenant, actor=self._semel.actor, fingerprint=digest
-        )
-        return request, counted is not None and not has_credentials(counted)
-
-    def _host(self, headers: Headers) -> str:
-        return _http.host_of(headers) if self._authority else ""
+        return self._door.claim(self._semel, request, key, scope=name, principal=principal)
 
     async def _run(self, scope: Scope, request: ClaimRequest, body: bytes, send: Send, anonymous: bool) -> None:
         try:
@@ -141,25 +133,25 @@ class IdempotencyMiddleware:
             await _answer(send, _http.of_error(error))
             return
         if view["status"] == "unprotected":
-            await self._app(scope, _replaying(body, asyncio.Event()), send)
+            with running_under(None):
+                await self._app(scope, _replaying(body, asyncio.Event()), send)
         elif lease is None:
             await _answer(send, _http.replayed(view))
         else:
             async with lease:
-                await self._effect({**scope, LEASE: lease}, body, send, lease, anonymous)
+                await self._effect({**_without_files(scope), LEASE: lease}, body, send, lease, anonymous)
 
     async def _effect(self, scope: Scope, body: bytes, send: Send, lease: AsyncLease, anonymous: bool) -> None:
         answered = asyncio.Event()
-        gather = _Gather(send)
-        mark = CURRENT.set(lease)
+        gather = _Gather(send, self._gather)
         failure: BaseException | None = None
         try:
-            await self._app(scope, _replaying(body, answered), gather)
+            with running_under(lease):
+                await self._app(scope, _replaying(body, answered), gather)
         except BaseException as error:
             failure = error
-        finally:
-            CURRENT.reset(mark)
         answered.set()
+        await gather.end()
         # What comes after a whole answer, such as a task in the background that fails, changes nothing about it.
         broken = not gather.whole
         location = _http.location_of(gather.headers)
@@ -167,7 +159,7 @@ class IdempotencyMiddleware:
         if not broken:
             outcome = _http.outcome_of_status(gather.status, gather.said, location=location, anonymous=anonymous)
         keeps = outcome in ("complete", "fail")
-        kept = _http.kept_answer(gather.status, gather.headers, gather.body(), gather.size, self._keep)
+        kept = _http.kept_answer(gather.status, gather.headers, gather.body(), gather.size, self._door.keep)
         try:
             await lease.settle(outcome, kept if keeps else None)
         except (SemelError, httpx.HTTPError) as error:
@@ -188,13 +180,29 @@ class IdempotencyMiddleware:
         return drained
 
 
-class _Gather:
-    """Takes an answer in. What is too large or a stream goes to its caller as it comes, and isn't kept."""
+_FILES = ("http.response.pathsend", "http.response.zerocopysend")
+"""Ways to answer that leave the body to the server, which could not be kept."""
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
+
+def _without_files(scope: Scope) -> Scope:
+    """The handler sends its files by itself then."""
+    extensions = scope.get("extensions")
+    if not extensions:
+        return scope
+    return {**scope, "extensions": {name: value for name, value in extensions.items() if name not in _FILES}}
+
+
+class _Gather:
+    """Takes an answer in. What is too large, takes too long or is an event stream goes to its caller as it comes, and
+    isn't kept."""
+
+    def __init__(self, send: Send, seconds: float) -> None:
+        self._send, self._seconds = send, seconds
         self._start: Message | None = None
         self._chunks: list[bytes] = []
+        self._after: list[Message] = []
+        self._lock = asyncio.Lock()
+        self._timer: asyncio.Task[None] | None = None
         self.status = 500
         self.headers: Headers = []
         self.said: str | None = None
@@ -203,15 +211,33 @@ class _Gather:
         self.passing = False
 
     async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
+        async with self._lock:
+            await self._take(message)
+        if self.whole:
+            await self.end()
+
+    async def _take(self, message: Message) -> None:
+        kind = message["type"]
+        if kind == "http.response.start":
             self._begin(message)
-        elif message["type"] == "http.response.body":
+        elif kind == "http.response.body":
             chunk = message.get("body", b"")
             self.size += len(chunk)
             self._chunks.append(chunk)
             self.whole = not message.get("more_body", False)
             if self.passing or self.size > MAX_BODY_BYTES:
                 await self._pass_on()
+        elif kind in _FILES or kind == "http.response.trailers":
+            self._after.append(message)
+            if kind in _FILES:
+                self.whole = kind == _FILES[0] or not message.get("more_body", False)
+                self.passing = True
+            if self.passing:
+                await self._pass_on()
+        else:
+            # Early hints, pushes and the like are no part of the answer.
+            with contextlib.suppress(OSError, RuntimeError):
+                await self._send(message)
 
     def _begin(self, message: Message) -> None:
         self.status = message["status"]
@@ -222,6 +248,22 @@ class _Gather:
         self._start = {**message, "headers": [(n.encode("latin-1"), v.encode("latin-1")) for n, v in self.headers]}
         media = [value for name, value in self.headers if name.lower() == "content-type"]
         self.passing = bool(media) and media[0].lower().startswith("text/event-stream")
+        self._timer = asyncio.create_task(self._pass_later())
+
+    async def _pass_later(self) -> None:
+        await asyncio.sleep(self._seconds)
+        async with self._lock:
+            if not self.whole:
+                await self._pass_on()
+
+    async def end(self) -> None:
+        """Nothing is passed on for the time it takes from here on: it is whole, or never will be."""
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            async with self._lock:
+                # Not while it sends.
+                timer.cancel()
+            await asyncio.gather(timer, return_exceptions=True)
 
     def body(self) -> bytes | None:
         """The body, where it was kept."""
@@ -229,7 +271,7 @@ class _Gather:
 
     async def release(self) -> None:
         """Sends what was held back, now that it is recorded."""
-        if self._start is not None or self._chunks:
+        if self._start is not None or self._chunks or self._after:
             await self._pass_on()
 
     async def _pass_on(self) -> None:
@@ -240,7 +282,12 @@ class _Gather:
                 start, self._start = self._start, None
                 await self._send(start)
             chunks, self._chunks = self._chunks, []
-            await self._send({"type": "http.response.body", "body": b"".join(chunks), "more_body": not self.whole})
+            after, self._after = self._after, []
+            if chunks:
+                more = not self.whole
+                await self._send({"type": "http.response.body", "body": b"".join(chunks), "more_body": more})
+            for message in after:
+                await self._send(message)
 
 
 def _path(scope: Scope) -> str:

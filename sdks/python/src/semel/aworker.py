@@ -7,28 +7,31 @@ import functools
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, Protocol, Self, TypeVar, cast
 
-import httpx
-from typing_extensions import Self
+import httpx2 as httpx
 
+from ._arguments import bound, key_of, reader
 from ._claims import (
+    ABANDONING,
+    ENDED,
     NOTHING,
     Terms,
     answer_input,
+    asked_again,
     claim_request,
-    identity_function,
+    claim_view,
     new_token,
     not_kept,
     outcome_of,
     value_of,
 )
-from ._lease import CURRENT, LeaseState, Result, merged
+from ._lease import LeaseState, Result, current, merged, naming, running_under
+from ._values import JSON, Codec, codec_for, identity_function
 from .api import AsyncApi
 from .api_types import AnswerInput, ClaimRequest, ClaimView, Outcome
 from .errors import AnswerNotKept, EffectFailed, GaveUp, LeaseLost, ProblemError, SemelError, Unrecorded
 from .retry import RetryBudget, RetryPolicy
-from .worker import bound
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -50,7 +53,7 @@ class AsyncLease(LeaseState):
                 self.id, self._token, self.fence, checkpoint=checkpoint, within=within
             )
         except LeaseLost:
-            self.lost = True
+            self._told_lost(self._api.retry.on_event)
             raise
         self._prolong(view, sent_at)
 
@@ -115,22 +118,23 @@ class AsyncOperation:
     """As `worker.Operation`."""
 
     def __init__(self, lease: AsyncLease | None, value: Any, *, replayed: bool) -> None:
-        self._lease = lease
+        self.lease = lease
+        """`None` where it was done before, and where the server doesn't enforce the scope."""
         self.value = value
         self.replayed = replayed
-
-    @property
-    def lease(self) -> AsyncLease:
-        """The lease, where this is to be done now."""
-        if self._lease is None:
-            raise SemelError("there is no lease: it was done before, or its scope is not enforced")
-        return self._lease
 
     def complete(self, value: Any) -> None:
         """The answer to keep; recorded when the block ends."""
         if self.replayed:
             raise SemelError("it was done before: its answer is fixed")
         self.value = value
+
+
+class AsyncDecorator(Protocol):
+    """What `idempotent` gives: the function keeps its signature."""
+
+    def __call__(self, function: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]:
+        """The function that runs once."""
 
 
 class AsyncSemel:
@@ -157,29 +161,32 @@ class AsyncSemel:
         self,
         scope: str,
         *,
-        key: Callable[P, str],
-        payload: Callable[P, Any] | None = None,
+        key: str | Callable[..., str],
+        payload: Callable[..., Any] | None = None,
         terms: Terms | None = None,
-        encode: Callable[[Any], Any] = identity_function,
-        decode: Callable[[Any], Any] = identity_function,
-    ) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Coroutine[Any, Any, T]]]:
+        encode: Callable[[Any], Any] | None = None,
+        decode: Callable[[Any], Any] | None = None,
+    ) -> AsyncDecorator:
         """As `Semel.idempotent`, for coroutine functions."""
 
         def wrap(function: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
             if not inspect.iscoroutinefunction(function):
                 raise TypeError("not a coroutine function: use Semel")
 
+            codec = codec_for(function, encode, decode)
+            key_for = key_of(function, key)
+            payload_of = None if payload is None else reader(function, payload)
+
             @functools.wraps(function)
             async def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
-                asked = bound(function, args, kwargs) if payload is None else payload(*args, **kwargs)
+                asked = bound(function, args, kwargs) if payload_of is None else payload_of(*args, **kwargs)
 
                 async def effect(_: AsyncLease | None) -> T:
                     return await function(*args, **kwargs)
 
-                found = await self.run(
-                    scope, key(*args, **kwargs), effect, payload=asked, terms=terms, encode=encode, decode=decode
-                )
-                return cast(T, found.value)
+                own_key = key_for(*args, **kwargs)
+                found = await self._run(scope, own_key, effect, codec, payload=asked, terms=terms)
+                return found.value
 
             return wrapped
 
@@ -194,22 +201,38 @@ class AsyncSemel:
         payload: Any = NOTHING,
         terms: Terms | None = None,
         fingerprint: str | None = None,
-        encode: Callable[[T], Any] = identity_function,
-        decode: Callable[[Any], T] = identity_function,
+        encode: Callable[[T], Any] | None = None,
+        decode: Callable[[Any], T] | None = None,
     ) -> Result[T]:
         """As `Semel.run`."""
+        codec = codec_for(effect, encode, decode)
+        return await self._run(scope, key, effect, codec, payload=payload, terms=terms, fingerprint=fingerprint)
+
+    async def _run(
+        self,
+        scope: str,
+        key: str,
+        effect: Callable[[AsyncLease | None], Awaitable[T]],
+        codec: Codec,
+        *,
+        payload: Any,
+        terms: Terms | None,
+        fingerprint: str | None = None,
+    ) -> Result[T]:
         terms = merged(terms, self.terms)
         request = claim_request(
             scope, key, payload, terms, tenant=self.tenant, actor=self.actor, fingerprint=fingerprint
         )
-        view, lease = await self.admit(request)
-        if view["status"] == "unprotected":
-            return Result(await effect(None), view, replayed=False)
-        if lease is None:
-            return Result(value_of(view, decode), view, replayed=True)
-        async with lease:
-            value = await self._effect(lease, effect, terms)
-            return await self._complete(lease, value, view, encode, decode)
+        with naming(key):
+            view, lease = await self.admit(request)
+            if view["status"] == "unprotected":
+                with running_under(None):
+                    return Result(await effect(None), view, replayed=False)
+            if lease is None:
+                return Result(value_of(view, codec.decode), view, replayed=True)
+            async with lease:
+                value = await self._effect(lease, effect, terms)
+                return await self._complete(lease, value, view, codec)
 
     @asynccontextmanager
     async def operation(
@@ -218,27 +241,31 @@ class AsyncSemel:
         """As `Semel.operation`."""
         terms = merged(terms, self.terms)
         request = claim_request(scope, key, payload, terms, tenant=self.tenant, actor=self.actor)
-        view, lease = await self.admit(request)
+        with naming(key):
+            view, lease = await self.admit(request)
+            earlier = value_of(view, identity_function) if view["status"] in ENDED else None
         if lease is None:
-            replayed = view["status"] != "unprotected"
-            yield AsyncOperation(None, value_of(view, identity_function) if replayed else None, replayed=replayed)
+            with running_under(None):
+                yield AsyncOperation(None, earlier, replayed=view["status"] != "unprotected")
             return
         async with lease:
             done = AsyncOperation(lease, None, replayed=False)
-            mark = CURRENT.set(lease)
             try:
-                yield done
+                with running_under(lease):
+                    yield done
             except BaseException as error:
                 await self._fail(lease, error, terms)
                 raise
-            finally:
-                CURRENT.reset(mark)
-            await self._complete(lease, done.value, view, identity_function, identity_function)
+            await self._complete(lease, done.value, view, JSON)
 
     async def admit(self, request: ClaimRequest) -> tuple[ClaimView, AsyncLease | None]:
         """An answer, or a lease that is still good when its effect starts."""
         for _ in range(10):
-            view, since = await self.api.claim(request)
+            try:
+                view, since = await self.api.claim(request)
+            except asyncio.CancelledError:
+                await self._abandon(request)
+                raise
             if view["status"] != "claimed":
                 return view, None
             lease = AsyncLease(self.api, view, since)
@@ -247,6 +274,20 @@ class AsyncSemel:
             # The reply was so late that the lease had lapsed: ask anew.
             request = {**request, "token": new_token()}
         raise LeaseLost("every lease had lapsed before its answer came")
+
+    async def _abandon(self, request: ClaimRequest) -> None:
+        """Releases what a claim may have won whose caller was cancelled before its answer."""
+
+        async def release() -> None:
+            with suppress(SemelError, httpx.HTTPError, TimeoutError, RuntimeError):
+                async with asyncio.timeout(ABANDONING):
+                    reply = await self.api.send("POST", "v1/claims", asked_again(request), within=ABANDONING / 2)
+                    view = claim_view(reply)
+                    if view["status"] == "claimed":
+                        await AsyncLease(self.api, view, reply.sent_at).settle("release", None)
+
+        with suppress(asyncio.CancelledError):
+            await uncut(release())
 
     async def _may_start(self, lease: AsyncLease) -> bool:
         """Whether its deadline is still to come. One that was won past it is renewed, once (P30)."""
@@ -263,14 +304,12 @@ class AsyncSemel:
         return False
 
     async def _effect(self, lease: AsyncLease, effect: Callable[[AsyncLease | None], Awaitable[T]], terms: Terms) -> T:
-        mark = CURRENT.set(lease)
         try:
-            return await effect(lease)
+            with running_under(lease):
+                return await effect(lease)
         except BaseException as error:
             await self._fail(lease, error, terms)
             raise
-        finally:
-            CURRENT.reset(mark)
 
     async def _fail(self, lease: AsyncLease, error: BaseException, terms: Terms) -> None:
         """As `Semel._fail`."""
@@ -289,13 +328,12 @@ class AsyncSemel:
         lease: AsyncLease,
         value: T,
         view: ClaimView,
-        encode: Callable[[T], Any],
-        decode: Callable[[Any], T],
+        codec: Codec,
     ) -> Result[T]:
         answer: AnswerInput = {"body_omitted_bytes": 0}
         plain, not_json = None, None
         try:
-            answer, plain = answer_input(value, encode)
+            answer, plain = answer_input(value, codec.encode)
         except Exception as error:
             # It happened all the same, and must not happen again.
             not_json = error
@@ -308,12 +346,12 @@ class AsyncSemel:
             other = error.problem.get("claim")
             if other is None:
                 raise LeaseLost("the effect ran, but the lease was another's by then") from error
-            return Result(value_of(cast(ClaimView, other), decode), cast(ClaimView, other), replayed=True)
+            return Result(value_of(cast(ClaimView, other), codec.decode), cast(ClaimView, other), replayed=True)
         except GaveUp as error:
             raise Unrecorded(value) from error
         if not_json is not None:
-            raise AnswerNotKept(0) from not_json
-        return Result(decode(plain), view, replayed=False)
+            raise AnswerNotKept(0, value=value, reason=str(not_json)) from not_json
+        return Result(codec.decode(plain), view, replayed=False)
 
     async def aclose(self) -> None:
         """Closes the connections."""
@@ -327,9 +365,6 @@ class AsyncSemel:
         await self.aclose()
 
 
-def current_async_lease() -> AsyncLease:
-    """The lease under which the coroutine that asks is running."""
-    found = CURRENT.get(None)
-    if not isinstance(found, AsyncLease):
-        raise SemelError("no lease: this isn't running under AsyncSemel.idempotent, run or operation")
-    return found
+def current_async_lease() -> AsyncLease | None:
+    """As `current_lease`."""
+    return current(AsyncLease, "current_lease")

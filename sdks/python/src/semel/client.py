@@ -3,64 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import json as json_module
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, TypedDict
+from typing import Self, Unpack
 
-import httpx
-from typing_extensions import Self, Unpack
+import httpx2 as httpx
 
 from ._answer import Answer, answer_of
-from ._send import Build, asend, send
+from ._lease import naming
+from ._requests import More, Options, base_of, build_for, kept, key_for, stored
+from ._send import asend, send
 from .errors import SemelError
-from .keys import check_key, new_key
 from .outbox import Entry, Outbox, StoredRequest
 from .retry import Course, RetryBudget, RetryPolicy
-
-HEADER = "Idempotency-Key"
-
-
-class Options(TypedDict, total=False):
-    """What a request may carry besides its method and URL."""
-
-    json: Any
-    content: bytes | str
-    headers: Mapping[str, str]
-    content_type: str
-
-
-def _body(options: Options) -> tuple[bytes, str | None]:
-    if "json" in options:
-        if "content" in options:
-            raise ValueError("either json or content")
-        body = json_module.dumps(options["json"], ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        return body.encode(), options.get("content_type", "application/json")
-    content = options.get("content", b"")
-    return (content.encode() if isinstance(content, str) else content), options.get("content_type")
-
-
-def _stored(method: str, url: str, options: Options) -> StoredRequest:
-    body, content_type = _body(options)
-    return StoredRequest(method.upper(), url, content_type, body)
-
-
-def _kept(base: httpx.URL, request: StoredRequest) -> StoredRequest:
-    """As it is kept: whoever finishes it may have another base, or none. Credentials in the base stay out of it."""
-    given = httpx.URL(request.url)
-    if given.is_absolute_url or base.is_relative_url:
-        return request
-    joined = base.copy_with(userinfo=b"", raw_path=base.raw_path + given.raw_path.lstrip(b"/"))
-    return replace(request, url=str(joined))
-
-
-def _sent_to(base: httpx.URL, url: str) -> httpx.URL:
-    """Where a request goes: with the base's own credentials, which are never kept, where it goes to the base."""
-    to = httpx.URL(url)
-    same = (to.scheme, to.host, to.port) == (base.scheme, base.host, base.port)
-    return to.copy_with(userinfo=base.userinfo) if same and base.userinfo and not to.userinfo else to
 
 
 class _Base:
@@ -78,22 +35,16 @@ class _Base:
             raise SemelError("this client has no outbox; give it one: Client(…, outbox=Outbox('calls'))")
         return self._outbox
 
-    def _course(self, key: str, *, unknown: bool) -> Course:
-        return Course(self.retry, self.budget, key=key, unknown=unknown)
-
-
-def _build(http: httpx.Client | httpx.AsyncClient, key: str, request: StoredRequest, more: Mapping[str, str]) -> Build:
-    headers = {**more, HEADER: key}
-    if request.content_type is not None:
-        headers["Content-Type"] = request.content_type
-    url = _sent_to(http.base_url, request.url)
-    return lambda _attempt: http.build_request(request.method, url, content=request.body, headers=headers)
+    def _course(self, key: str, more: More, *, unknown: bool) -> Course:
+        retry = self.retry if more.timeout is None else replace(self.retry, attempt_timeout=more.timeout)
+        return Course(retry, self.budget, key=key or None, unknown=unknown)
 
 
 class Client(_Base):
     """For programs with threads; one may be shared by all of them.
 
-    `http` is an `httpx.Client` of your own, for certificates, proxies and the like; its timeouts are not used.
+    `http` is an `httpx.Client` of your own, for certificates, proxies and the like; its timeouts are not used. Requests
+    go under `base_url` with `headers`; without a `base_url`, under that of `http`.
     """
 
     def __init__(
@@ -107,15 +58,16 @@ class Client(_Base):
         http: httpx.Client | None = None,
     ) -> None:
         super().__init__(retry, budget, outbox)
-        self._http = http or httpx.Client(base_url=base_url, headers=headers)
+        self._http = http or httpx.Client()
+        self._base, self._headers = base_of(base_url, self._http), dict(headers or {})
 
     def request(self, method: str, url: str, *, key: str | None = None, **options: Unpack[Options]) -> Answer:
-        """Asks until there is an answer. The key is made here, once, unless the operation has one of its own.
+        """Asks until there is an answer. The key is made here, once, unless the operation has one of its own; GET, HEAD
+        and OPTIONS have none.
 
         Raises `Conflict` and `InDoubt`, which are never retried; other `ProblemError`s where Semel refused; `GaveUp`.
         """
-        key = new_key() if key is None else check_key(key)
-        return self._send(key, _stored(method, url, options), options.get("headers", {}))
+        return self._send(key_for(method, key), stored(method, url, options), More.of(options))
 
     def post(self, url: str, *, key: str | None = None, **options: Unpack[Options]) -> Answer:
         """`request` with POST."""
@@ -124,6 +76,18 @@ class Client(_Base):
     def patch(self, url: str, *, key: str | None = None, **options: Unpack[Options]) -> Answer:
         """`request` with PATCH."""
         return self.request("PATCH", url, key=key, **options)
+
+    def put(self, url: str, *, key: str | None = None, **options: Unpack[Options]) -> Answer:
+        """`request` with PUT."""
+        return self.request("PUT", url, key=key, **options)
+
+    def delete(self, url: str, *, key: str | None = None, **options: Unpack[Options]) -> Answer:
+        """`request` with DELETE."""
+        return self.request("DELETE", url, key=key, **options)
+
+    def get(self, url: str, **options: Unpack[Options]) -> Answer:
+        """`request` with GET, without a key."""
+        return self.request("GET", url, **options)
 
     @contextmanager
     def call(self, name: str) -> Iterator[Call]:
@@ -143,12 +107,12 @@ class Client(_Base):
         with Call(self, entry) as call:
             yield call
 
-    def _send(
-        self, key: str, request: StoredRequest, headers: Mapping[str, str], *, maybe_sent: bool = False
-    ) -> Answer:
-        course = self._course(key, unknown=maybe_sent)
-        reply = send(self._http, _build(self._http, key, request, headers), course)
-        return answer_of(reply.response, key, reply.attempts)
+    def _send(self, key: str, request: StoredRequest, more: More, *, maybe_sent: bool = False) -> Answer:
+        build = build_for(self._http, self._base, key, request, self._headers, more)
+        course = self._course(key, more, unknown=maybe_sent)
+        with naming(key):
+            reply = send(self._http, build, course, auth=more.auth)
+            return answer_of(reply.response, key, reply.attempts)
 
     def close(self) -> None:
         """Closes the connections."""
@@ -179,10 +143,10 @@ class Call:
 
     def request(self, method: str, url: str, **options: Unpack[Options]) -> Answer:
         """Keeps the request, then asks until there is an answer."""
-        given = _stored(method, url, options)
-        kept = _kept(self._client._http.base_url, given)
-        self._entry = self._client.outbox.attach(self._entry, kept, formerly=given)
-        return self.send(**({"headers": options["headers"]} if "headers" in options else {}))
+        given = stored(method, url, options)
+        whole = kept(self._client._base, given)
+        self._entry = self._client.outbox.attach(self._entry, whole, formerly=given)
+        return self._sent(More.of(options))
 
     def post(self, url: str, **options: Unpack[Options]) -> Answer:
         """`request` with POST."""
@@ -190,11 +154,14 @@ class Call:
 
     def send(self, headers: Mapping[str, str] | None = None) -> Answer:
         """Sends the request that was kept."""
+        return self._sent(More(headers or {}))
+
+    def _sent(self, more: More) -> Answer:
         entry = self._entry
         if entry.request is None:
             raise SemelError("this call was begun, and never sent anything; make its request anew, or forget it")
         self._entry = replace(entry, maybe_sent=True)
-        return self._client._send(entry.key, entry.request, headers or {}, maybe_sent=entry.maybe_sent)
+        return self._client._send(entry.key, entry.request, more, maybe_sent=entry.maybe_sent)
 
     @property
     def sent(self) -> bool:
@@ -227,12 +194,12 @@ class AsyncClient(_Base):
         http: httpx.AsyncClient | None = None,
     ) -> None:
         super().__init__(retry, budget, outbox)
-        self._http = http or httpx.AsyncClient(base_url=base_url, headers=headers)
+        self._http = http or httpx.AsyncClient()
+        self._base, self._headers = base_of(base_url, self._http), dict(headers or {})
 
     async def request(self, method: str, url: str, *, key: str | None = None, **options: Unpack[Options]) -> Answer:
         """As `Client.request`."""
-        key = new_key() if key is None else check_key(key)
-        return await self._send(key, _stored(method, url, options), options.get("headers", {}))
+        return await self._send(key_for(method, key), stored(method, url, options), More.of(options))
 
     async def post(self, url: str, *, key: str | None = None, **options: Unpack[Options]) -> Answer:
         """`request` with POST."""
@@ -241,6 +208,18 @@ class AsyncClient(_Base):
     async def patch(self, url: str, *, key: str | None = None, **options: Unpack[Options]) -> Answer:
         """`request` with PATCH."""
         return await self.request("PATCH", url, key=key, **options)
+
+    async def put(self, url: str, *, key: str | None = None, **options: Unpack[Options]) -> Answer:
+        """`request` with PUT."""
+        return await self.request("PUT", url, key=key, **options)
+
+    async def delete(self, url: str, *, key: str | None = None, **options: Unpack[Options]) -> Answer:
+        """`request` with DELETE."""
+        return await self.request("DELETE", url, key=key, **options)
+
+    async def get(self, url: str, **options: Unpack[Options]) -> Answer:
+        """`request` with GET, without a key."""
+        return await self.request("GET", url, **options)
 
     @asynccontextmanager
     async def call(self, name: str) -> AsyncIterator[AsyncCall]:
@@ -254,12 +233,12 @@ class AsyncClient(_Base):
         entries = await asyncio.to_thread(lambda: list(self.outbox.pending()))
         return [AsyncCall(self, entry) for entry in entries]
 
-    async def _send(
-        self, key: str, request: StoredRequest, headers: Mapping[str, str], *, maybe_sent: bool = False
-    ) -> Answer:
-        course = self._course(key, unknown=maybe_sent)
-        reply = await asend(self._http, _build(self._http, key, request, headers), course)
-        return answer_of(reply.response, key, reply.attempts)
+    async def _send(self, key: str, request: StoredRequest, more: More, *, maybe_sent: bool = False) -> Answer:
+        build = build_for(self._http, self._base, key, request, self._headers, more)
+        course = self._course(key, more, unknown=maybe_sent)
+        with naming(key):
+            reply = await asend(self._http, build, course, auth=more.auth)
+            return answer_of(reply.response, key, reply.attempts)
 
     async def aclose(self) -> None:
         """Closes the connections."""
@@ -295,10 +274,10 @@ class AsyncCall:
 
     async def request(self, method: str, url: str, **options: Unpack[Options]) -> Answer:
         """As `Call.request`."""
-        given = _stored(method, url, options)
-        kept = _kept(self._client._http.base_url, given)
-        self._entry = await asyncio.to_thread(self._client.outbox.attach, self._entry, kept, formerly=given)
-        return await self.send(options.get("headers"))
+        given = stored(method, url, options)
+        whole = kept(self._client._base, given)
+        self._entry = await asyncio.to_thread(self._client.outbox.attach, self._entry, whole, formerly=given)
+        return await self._sent(More.of(options))
 
     async def post(self, url: str, **options: Unpack[Options]) -> Answer:
         """`request` with POST."""
@@ -306,11 +285,14 @@ class AsyncCall:
 
     async def send(self, headers: Mapping[str, str] | None = None) -> Answer:
         """As `Call.send`."""
+        return await self._sent(More(headers or {}))
+
+    async def _sent(self, more: More) -> Answer:
         entry = self._entry
         if entry.request is None:
             raise SemelError("this call was begun, and never sent anything; make its request anew, or forget it")
         self._entry = replace(entry, maybe_sent=True)
-        return await self._client._send(entry.key, entry.request, headers or {}, maybe_sent=entry.maybe_sent)
+        return await self._client._send(entry.key, entry.request, more, maybe_sent=entry.maybe_sent)
 
     async def forget(self) -> None:
         """Takes it out of the outbox, answered or not, unless another has gone on with it since."""

@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 
 
 class SemelError(Exception):
     """The root of them all."""
+
+    key: str | None = None
+    """The key that was asked for, where there was one. It is in no message: keys don't belong into logs."""
 
 
 class OpenError(SemelError):
@@ -97,11 +100,24 @@ class EffectFailed(SemelError):
 
 
 class AnswerNotKept(SemelError):
-    """It was done before, and its answer was too large to keep."""
+    """It was done, and its answer was not kept: it was too large, or no JSON."""
 
-    def __init__(self, size: int) -> None:
-        super().__init__(f"done before; the answer of {size} bytes was not kept")
+    def __init__(self, size: int, *, value: Any = None, reason: str | None = None) -> None:
+        if reason is not None:
+            told = f"done, and its answer was not kept: {reason}; give encode= and decode="
+        else:
+            told = "done before; its answer was not kept" + (f", it had {size} bytes" if size else "")
+        super().__init__(told)
         self.size = size
+        self.value = value
+        """What the effect returned, for the caller that ran it."""
+
+
+class AnswerUnreadable(SemelError):
+    """It was done, and the answer that is kept isn't of the type that the function says it returns."""
+
+    def __init__(self, wanted: str) -> None:
+        super().__init__(f"done, and the answer that was kept can't be read as {wanted}")
 
 
 class Unrecorded(SemelError):

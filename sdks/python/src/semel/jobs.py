@@ -7,10 +7,9 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypedDict, cast
+from typing import Any, Self, TypedDict, Unpack, cast
 
-import httpx
-from typing_extensions import Self, Unpack
+import httpx2 as httpx
 
 from ._claims import refuse
 from ._send import Reply
@@ -150,7 +149,7 @@ class AsyncQueue:
         """As `Queue.submit`."""
         return _job(await self._api.send("POST", "mesh/submit_request", _request(kind, params, options)))
 
-    async def wait(self, job_id: str, *, timeout: float = 60.0) -> Job:
+    async def wait(self, job_id: str, *, timeout: float = 60.0) -> Job:  # noqa: ASYNC109
         """As `Queue.wait`: the server waits, so this is no time limit of ours."""
         deadline = time.monotonic() + timeout
         while True:

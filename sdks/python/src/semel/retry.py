@@ -5,16 +5,18 @@ from __future__ import annotations
 import contextlib
 import email.utils
 import json
+import logging
 import math
 import random
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any, Literal, Protocol
 
-import httpx
+import httpx2 as httpx
 
 from .errors import GaveUp
 
@@ -34,12 +36,22 @@ NOT_STARTED = frozenset(
 """Codes that say that this attempt did nothing. Being told to wait is none of them: the key is running then, and the
 operation may be done."""
 
-WAITING = frozenset({"idempotency_in_flight", "idempotency_too_many_waiters"})
+WAITING = frozenset({"idempotency_in_flight", "idempotency_too_many_waiters", "idempotency_key_in_use"})
 """Codes of a server in good health that asks for patience: bounded by time, not by attempts."""
 
 MAX_PROBLEM_BYTES = 64 * 1024
 
-EventKind = Literal["attempt", "retry", "replay", "conflict", "in_doubt", "gave_up"]
+SAYS_RETRY = ("x-should-retry", "stripe-should-retry")
+"""Headers of other services (OpenAI, Anthropic, Stripe) that say `true` or `false`."""
+
+EventKind = Literal["attempt", "retry", "replay", "conflict", "in_doubt", "gave_up", "lease_lost"]
+
+_LOG = logging.getLogger("semel")
+_LEVELS: Mapping[EventKind, int] = {
+    "attempt": logging.NOTSET,
+    "retry": logging.INFO,
+    "replay": logging.DEBUG,
+}
 
 ENDS: Mapping[object, EventKind] = {
     "idempotency_conflict": "conflict",
@@ -53,9 +65,10 @@ class RetryEvent:
     """A step of a call, for counters and logs. It never has the key, the URL or a body."""
 
     kind: EventKind
-    """An attempt begins; another follows after a pause; the answer is a replay, conflict or doubt; no more tries."""
+    """An attempt begins; another follows after a pause; the answer is a replay, conflict or doubt; no more tries; a
+    lease is another's."""
     attempt: int
-    """The attempt that it is about, from 1."""
+    """The attempt that it is about, from 1; 0 for a lease."""
     pause: float = 0.0
     """The pause before the next attempt, in seconds."""
     reason: str = ""
@@ -84,6 +97,19 @@ class RetryPolicy:
     def __post_init__(self) -> None:
         if self.max_attempts < 1 or min(self.base, self.cap, self.attempt_timeout, self.total_timeout) <= 0:
             raise ValueError("a retry policy needs at least one attempt, and spans above 0")
+
+
+def tell(on_event: Callable[[RetryEvent], object] | None, event: RetryEvent) -> None:
+    """Logs an event, and gives it to who counts them. Nothing in it is secret."""
+    level = _LEVELS.get(event.kind, logging.WARNING)
+    if level and _LOG.isEnabledFor(level):
+        why = f": {event.reason}" if event.reason else ""
+        then = f"; the next attempt begins in {event.pause:.2f} s" if event.kind == "retry" else ""
+        attempt = f", attempt {event.attempt}" if event.attempt else ""
+        _LOG.log(level, "%s%s%s%s", event.kind, attempt, why, then)
+    if on_event is not None:
+        with contextlib.suppress(Exception):
+            on_event(event)
 
 
 class RetryBudget:
@@ -148,7 +174,21 @@ def problem_of(response: Received) -> Mapping[str, Any]:
         return {}
     if not isinstance(value, dict):
         return {}
-    return {name: member for name, member in value.items() if name not in _READ or _READ[name](member)}
+    return _stripes(value) | {
+        name: member for name, member in value.items() if name not in _READ or _READ[name](member)
+    }
+
+
+def _stripes(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What an error object of Stripe's form says of keys: `{"error": {"type": "idempotency_error", "code": …}}`."""
+    error = document.get("error")
+    if not isinstance(error, dict):
+        return {}
+    code = error.get("code")
+    if isinstance(code, str) and code.startswith("idempotency_"):
+        return {"code": code}
+    # Stripe itself has no code for a key that was used with another payload.
+    return {"code": "idempotency_conflict"} if error.get("type") == "idempotency_error" and code is None else {}
 
 
 def _is_span(value: Any) -> bool:
@@ -159,6 +199,8 @@ def _is_span(value: Any) -> bool:
     except OverflowError:
         return False
 
+
+_MILLIS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 
 _READ: Mapping[str, Callable[[Any], bool]] = {
     "code": lambda value: isinstance(value, str),
@@ -172,6 +214,9 @@ def retry_after(response: Received, problem: Mapping[str, Any], now: datetime | 
     exact: float | None = problem.get("retryAfterMs")
     if exact is not None:
         return exact / 1000
+    millis = response.headers.get("retry-after-ms", "").strip()
+    if _MILLIS.fullmatch(millis):
+        return float(millis) / 1000
     text = response.headers.get("retry-after", "").strip()
     if not text:
         return None
@@ -181,8 +226,8 @@ def retry_after(response: Received, problem: Mapping[str, Any], now: datetime | 
         at = email.utils.parsedate_to_datetime(text)
     except (ValueError, TypeError):
         return None
-    at = at if at.tzinfo else at.replace(tzinfo=timezone.utc)
-    return max(0.0, (at - (now or datetime.now(timezone.utc))).total_seconds())
+    at = at if at.tzinfo else at.replace(tzinfo=UTC)
+    return max(0.0, (at - (now or datetime.now(UTC))).total_seconds())
 
 
 def as_response(received: Received) -> httpx.Response:
@@ -205,11 +250,14 @@ def judge(response: Received) -> Verdict:
     status, problem = response.status_code, problem_of(response)
     after, code = retry_after(response, problem), problem.get("code")
     says = problem.get("retryable")
+    if not isinstance(says, bool):
+        words = [response.headers.get(name, "").strip().lower() for name in SAYS_RETRY]
+        says = next((word == "true" for word in words if word in ("true", "false")), None)
     if isinstance(says, bool):
         again = says and status >= 400
     else:
         # A plain 409 may be a conflict for good; one that names a time is not.
-        again = status in RETRYABLE or (status == 409 and after is not None)
+        again = status in RETRYABLE or code in WAITING or (status == 409 and after is not None)
     return Verdict(again, waits=code in WAITING, after=after, nothing_done=code in NOT_STARTED)
 
 
@@ -296,6 +344,4 @@ class Course:
         return GaveUp(self._key, self.attempts, reason=reason, unknown=self.unknown, response=response)
 
     def _tell(self, kind: EventKind, pause: float = 0.0, reason: str = "") -> None:
-        if self._policy.on_event is not None:
-            with contextlib.suppress(Exception):
-                self._policy.on_event(RetryEvent(kind, self.attempts, pause, reason))
+        tell(self._policy.on_event, RetryEvent(kind, self.attempts, pause, reason))

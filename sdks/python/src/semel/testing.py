@@ -6,17 +6,18 @@ real one is for a test with the real one to show.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 import time
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 
+from ._fingerprint import fingerprint_of
 from .aworker import AsyncSemel
 from .errors import PayloadInvalid
-from .fingerprint import downstream_key, fingerprint_of, identity
 from .retry import RetryPolicy
 from .worker import Semel
 
@@ -42,12 +43,17 @@ class _Record:
 class FakeSemel:
     """A server in memory. `semel()` and `async_semel()` are clients of it, `transport` is for others.
 
+    With `observes` it enforces nothing, as a sidecar in the mode `observe`: code runs without a lease.
+
     >>> fake = FakeSemel()
     >>> fake.semel().run("greet", "k-1", lambda lease: "hello").value
     'hello'
     """
 
-    def __init__(self, *, lease: float = 30.0, retention: float = 86_400.0, max_attempts: int = 3) -> None:
+    def __init__(
+        self, *, lease: float = 30.0, retention: float = 86_400.0, max_attempts: int = 3, observes: bool = False
+    ) -> None:
+        self._observes = observes
         self._lease, self._retention, self._max_attempts = lease, retention, max_attempts
         self._records: dict[str, _Record] = {}
         self._lock = threading.Lock()
@@ -80,7 +86,7 @@ class FakeSemel:
     def state(self, scope: str, key: str, tenant: str = "") -> str | None:
         """Where a key stands: `running`, `completed`, `failed`, `in_doubt`, `released`, or nothing."""
         with self._lock:
-            record = self._live(identity(key, tenant=tenant, scope=scope).hex())
+            record = self._live(_identity(tenant, scope, key))
             return record.state if record else None
 
     def _now(self) -> float:
@@ -102,13 +108,13 @@ class FakeSemel:
             return self._claim(body)
         if path == ["lookups"]:
             self.calls.append("lookup")
-            return self._look(identity(body["key"], tenant=body.get("tenant", ""), scope=body["scope"]).hex())
+            return self._look(_identity(body.get("tenant", ""), body["scope"], body["key"]))
         action = path[2] if len(path) > 2 else "look"
         self.calls.append(action)
         if action == "look":
             return self._look(path[1])
         if action == "keys":
-            keys = {name: downstream_key(bytes.fromhex(path[1]), name) for name in body["names"]}
+            keys = {name: _downstream_key(path[1], name) for name in body["names"]}
             return httpx.Response(200, json={"id": path[1], "keys": keys})
         record = self._live(path[1])
         owned = record is not None and (record.token, record.fence) == (body["token"], body["fence"])
@@ -123,12 +129,14 @@ class FakeSemel:
         return None if record is None or record.expires <= self._now() else record
 
     def _claim(self, body: dict[str, Any]) -> httpx.Response:
-        claim = identity(body["key"], tenant=body.get("tenant", ""), scope=body["scope"]).hex()
+        claim = _identity(body.get("tenant", ""), body["scope"], body["key"])
         try:
             print_ = body.get("fingerprint") or (fingerprint_of(body["payload"]) if "payload" in body else "")
         except PayloadInvalid:
             return _problem(400, "idempotency_payload_invalid")
         record, now = self._live(claim), self._now()
+        if self._observes:
+            return httpx.Response(200, json={"id": claim, "status": "unprotected", "replayed": False, "took_ms": 0})
         if record is None or record.state == "released":
             return self._won(claim, self._first(body, print_), body)
         if record.fingerprint != print_:
@@ -170,7 +178,7 @@ class FakeSemel:
         return self._lease_of(claim, record, body)
 
     def _lease_of(self, claim: str, record: _Record, body: dict[str, Any]) -> httpx.Response:
-        keys = {name: downstream_key(bytes.fromhex(claim), name) for name in body.get("derive", [])}
+        keys = {name: _downstream_key(claim, name) for name in body.get("derive", [])}
         lease = {
             "token": record.token,
             "fence": record.fence,
@@ -211,6 +219,15 @@ class FakeSemel:
         view = {"id": claim, "status": record.state, "replayed": replayed, "took_ms": 0, "fence": record.fence}
         view |= {"attempt": record.attempt, "original_time": "2026-01-01T00:00:00.000Z"}
         return view | ({"answer": record.answer} if record.state in ("completed", "failed") else {})
+
+
+def _identity(*parts: str) -> str:
+    """Of the form of the real ones; those have a server's secret in them."""
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _downstream_key(claim: str, name: str) -> str:
+    return "semel-" + _identity(claim, name)[:32]
 
 
 def _problem(status: int, code: str, *, retryable: bool = False, **more: Any) -> httpx.Response:

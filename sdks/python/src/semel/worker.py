@@ -7,23 +7,27 @@ import inspect
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, Protocol, Self, TypeVar, cast
 
-import httpx
-from typing_extensions import Self
+import httpx2 as httpx
 
+from ._arguments import bound, key_of, reader
 from ._claims import (
+    ABANDONING,
+    ENDED,
     NOTHING,
     Terms,
     answer_input,
+    asked_again,
     claim_request,
-    identity_function,
+    claim_view,
     new_token,
     not_kept,
     outcome_of,
     value_of,
 )
-from ._lease import CURRENT, LeaseState, Result, merged
+from ._lease import LeaseState, Result, current, merged, naming, running_under
+from ._values import JSON, Codec, codec_for, identity_function
 from .api import Api
 from .api_types import AnswerInput, ClaimRequest, ClaimView, Outcome
 from .errors import AnswerNotKept, EffectFailed, GaveUp, LeaseLost, ProblemError, SemelError, Unrecorded
@@ -48,7 +52,7 @@ class Lease(LeaseState):
         try:
             view, sent_at = self._api.renew(self.id, self._token, self.fence, checkpoint=checkpoint, within=within)
         except LeaseLost:
-            self.lost = True
+            self._told_lost(self._api.retry.on_event)
             raise
         self._prolong(view, sent_at)
 
@@ -90,24 +94,25 @@ class Operation:
     """What `with semel.operation(…)` gives: an answer there is already, or a lease to do it under."""
 
     def __init__(self, lease: Lease | None, value: Any, *, replayed: bool) -> None:
-        self._lease = lease
+        self.lease = lease
+        """`None` where it was done before, and where the server doesn't enforce the scope."""
         self.value = value
         """What an earlier run returned, where `replayed`; else what `complete` was given."""
         self.replayed = replayed
         """Whether there is nothing left to do."""
-
-    @property
-    def lease(self) -> Lease:
-        """The lease, where this is to be done now."""
-        if self._lease is None:
-            raise SemelError("there is no lease: it was done before, or its scope is not enforced")
-        return self._lease
 
     def complete(self, value: Any) -> None:
         """The answer to keep; recorded when the block ends."""
         if self.replayed:
             raise SemelError("it was done before: its answer is fixed")
         self.value = value
+
+
+class Decorator(Protocol):
+    """What `idempotent` gives: the function keeps its signature."""
+
+    def __call__(self, function: Callable[P, T], /) -> Callable[P, T]:
+        """The function that runs once."""
 
 
 class Semel:
@@ -134,33 +139,37 @@ class Semel:
         self,
         scope: str,
         *,
-        key: Callable[P, str],
-        payload: Callable[P, Any] | None = None,
+        key: str | Callable[..., str],
+        payload: Callable[..., Any] | None = None,
         terms: Terms | None = None,
-        encode: Callable[[Any], Any] = identity_function,
-        decode: Callable[[Any], Any] = identity_function,
-    ) -> Callable[[Callable[P, T]], Callable[P, T]]:
-        """Makes a function run once for each key: `key` reads it from the arguments.
+        encode: Callable[[Any], Any] | None = None,
+        decode: Callable[[Any], Any] | None = None,
+    ) -> Decorator:
+        """Makes a function run once for each key: a text with the names of arguments, such as `charge-{order}`, or a
+        function of the arguments.
 
-        All arguments are the payload, unless `payload` says what counts. Everybody gets what the first run returned, as
-        JSON gives it back; `encode` and `decode` are for values that aren't JSON.
+        All arguments are the payload, unless `payload` says what counts. Everybody gets what the first run returned:
+        as the function's annotation says, else as JSON gives it back. `encode` and `decode` are for other types.
         """
 
         def wrap(function: Callable[P, T]) -> Callable[P, T]:
             if inspect.iscoroutinefunction(function):
                 raise TypeError(f"{function.__name__} is a coroutine function: use AsyncSemel")
 
+            codec = codec_for(function, encode, decode)
+            key_for = key_of(function, key)
+            payload_of = None if payload is None else reader(function, payload)
+
             @functools.wraps(function)
             def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
-                asked = bound(function, args, kwargs) if payload is None else payload(*args, **kwargs)
+                asked = bound(function, args, kwargs) if payload_of is None else payload_of(*args, **kwargs)
 
                 def effect(_: Lease | None) -> T:
                     return function(*args, **kwargs)
 
-                found = self.run(
-                    scope, key(*args, **kwargs), effect, payload=asked, terms=terms, encode=encode, decode=decode
-                )
-                return cast(T, found.value)
+                own_key = key_for(*args, **kwargs)
+                found = self._run(scope, own_key, effect, codec, payload=asked, terms=terms)
+                return found.value
 
             return wrapped
 
@@ -174,24 +183,45 @@ class Semel:
         *,
         payload: Any = NOTHING,
         terms: Terms | None = None,
-        encode: Callable[[T], Any] = identity_function,
-        decode: Callable[[Any], T] = identity_function,
+        fingerprint: str | None = None,
+        encode: Callable[[T], Any] | None = None,
+        decode: Callable[[Any], T] | None = None,
     ) -> Result[T]:
         """Runs `effect` unless it was done; the lease is `None` where the server doesn't enforce the scope.
+
+        `fingerprint` is a digest of your own in place of the payload: 16 to 64 bytes in hexadecimal digits.
 
         Raises what the effect raised; `EffectFailed` where an earlier run failed for good; `Conflict`, `InDoubt`,
         `GaveUp`; `LeaseLost` and `Unrecorded` where it ran and that isn't recorded.
         """
+        codec = codec_for(effect, encode, decode)
+        return self._run(scope, key, effect, codec, payload=payload, terms=terms, fingerprint=fingerprint)
+
+    def _run(
+        self,
+        scope: str,
+        key: str,
+        effect: Callable[[Lease | None], T],
+        codec: Codec,
+        *,
+        payload: Any,
+        terms: Terms | None,
+        fingerprint: str | None = None,
+    ) -> Result[T]:
         terms = merged(terms, self.terms)
-        request = claim_request(scope, key, payload, terms, tenant=self.tenant, actor=self.actor)
-        view, lease = self.admit(request)
-        if view["status"] == "unprotected":
-            return Result(effect(None), view, replayed=False)
-        if lease is None:
-            return Result(value_of(view, decode), view, replayed=True)
-        with lease:
-            value = self._effect(lease, effect, terms)
-            return self._complete(lease, value, view, encode, decode)
+        request = claim_request(
+            scope, key, payload, terms, tenant=self.tenant, actor=self.actor, fingerprint=fingerprint
+        )
+        with naming(key):
+            view, lease = self.admit(request)
+            if view["status"] == "unprotected":
+                with running_under(None):
+                    return Result(effect(None), view, replayed=False)
+            if lease is None:
+                return Result(value_of(view, codec.decode), view, replayed=True)
+            with lease:
+                value = self._effect(lease, effect, terms)
+                return self._complete(lease, value, view, codec)
 
     @contextmanager
     def operation(
@@ -200,27 +230,34 @@ class Semel:
         """The same as a block: look whether it was `replayed`, else do it and say `complete(value)`."""
         terms = merged(terms, self.terms)
         request = claim_request(scope, key, payload, terms, tenant=self.tenant, actor=self.actor)
-        view, lease = self.admit(request)
+        with naming(key):
+            view, lease = self.admit(request)
+            earlier = value_of(view, identity_function) if view["status"] in ENDED else None
         if lease is None:
-            replayed = view["status"] != "unprotected"
-            yield Operation(None, value_of(view, identity_function) if replayed else None, replayed=replayed)
+            with running_under(None):
+                yield Operation(None, earlier, replayed=view["status"] != "unprotected")
             return
         with lease:
             done = Operation(lease, None, replayed=False)
-            mark = CURRENT.set(lease)
             try:
-                yield done
+                with running_under(lease):
+                    yield done
             except BaseException as error:
                 self._fail(lease, error, terms)
                 raise
-            finally:
-                CURRENT.reset(mark)
-            self._complete(lease, done.value, view, identity_function, identity_function)
+            self._complete(lease, done.value, view, JSON)
 
     def admit(self, request: ClaimRequest) -> tuple[ClaimView, Lease | None]:
         """An answer, or a lease that is still good when its effect starts."""
         for _ in range(10):
-            view, since = self.api.claim(request)
+            try:
+                view, since = self.api.claim(request)
+            except (SemelError, httpx.HTTPError, RuntimeError):
+                raise
+            except BaseException:
+                # A signal, such as the time limit of a task queue.
+                self._abandon(request)
+                raise
             if view["status"] != "claimed":
                 return view, None
             lease = Lease(self.api, view, since)
@@ -229,6 +266,14 @@ class Semel:
             # The reply was so late that the lease had lapsed: ask anew.
             request = {**request, "token": new_token()}
         raise LeaseLost("every lease had lapsed before its answer came")
+
+    def _abandon(self, request: ClaimRequest) -> None:
+        """Releases what a claim may have won that was interrupted."""
+        with suppress(Exception):
+            reply = self.api.send("POST", "v1/claims", asked_again(request), within=ABANDONING / 2)
+            view = claim_view(reply)
+            if view["status"] == "claimed":
+                Lease(self.api, view, reply.sent_at).settle("release", None)
 
     def _may_start(self, lease: Lease) -> bool:
         """Whether its deadline is still to come. One that was won past it is renewed, once (P30)."""
@@ -245,14 +290,12 @@ class Semel:
         return False
 
     def _effect(self, lease: Lease, effect: Callable[[Lease | None], T], terms: Terms) -> T:
-        mark = CURRENT.set(lease)
         try:
-            return effect(lease)
+            with running_under(lease):
+                return effect(lease)
         except BaseException as error:
             self._fail(lease, error, terms)
             raise
-        finally:
-            CURRENT.reset(mark)
 
     def _fail(self, lease: Lease, error: BaseException, terms: Terms) -> None:
         """Records what an error says. That it can't be recorded must not hide the error itself, unless it is a failure
@@ -272,13 +315,12 @@ class Semel:
         lease: Lease,
         value: T,
         view: ClaimView,
-        encode: Callable[[T], Any],
-        decode: Callable[[Any], T],
+        codec: Codec,
     ) -> Result[T]:
         answer: AnswerInput = {"body_omitted_bytes": 0}
         plain, not_json = None, None
         try:
-            answer, plain = answer_input(value, encode)
+            answer, plain = answer_input(value, codec.encode)
         except Exception as error:
             # It happened all the same, and must not happen again.
             not_json = error
@@ -291,12 +333,12 @@ class Semel:
             other = error.problem.get("claim")
             if other is None:
                 raise LeaseLost("the effect ran, but the lease was another's by then") from error
-            return Result(value_of(cast(ClaimView, other), decode), cast(ClaimView, other), replayed=True)
+            return Result(value_of(cast(ClaimView, other), codec.decode), cast(ClaimView, other), replayed=True)
         except GaveUp as error:
             raise Unrecorded(value) from error
         if not_json is not None:
-            raise AnswerNotKept(0) from not_json
-        return Result(decode(plain), view, replayed=False)
+            raise AnswerNotKept(0, value=value, reason=str(not_json)) from not_json
+        return Result(codec.decode(plain), view, replayed=False)
 
     def close(self) -> None:
         """Closes the connections."""
@@ -309,16 +351,9 @@ class Semel:
         self.close()
 
 
-def bound(function: Callable[..., Any], args: Any, kwargs: Any) -> dict[str, Any]:
-    """The arguments by name, so that `f(1)` and `f(order=1)` ask for the same."""
-    found = inspect.signature(function).bind(*args, **kwargs)
-    found.apply_defaults()
-    return {name: value for name, value in found.arguments.items() if name not in ("self", "cls")}
+def current_lease() -> Lease | None:
+    """The lease under which the code that asks is running; `None` where the server doesn't enforce its scope.
 
-
-def current_lease() -> Lease:
-    """The lease under which the code that asks is running."""
-    found = CURRENT.get(None)
-    if not isinstance(found, Lease):
-        raise SemelError("no lease: this isn't running under Semel.idempotent, run or operation")
-    return found
+    `SemelError` outside of anything that runs under a key.
+    """
+    return current(Lease, "current_async_lease")

@@ -1,4 +1,5 @@
-"""The packed record, version 1: what a store keeps for a key. For tools that look into one; nothing else needs it."""
+"""The packed record, version 1: what a store keeps for a key. No client reads one; it shows that the vectors hold in
+Python."""
 
 from __future__ import annotations
 

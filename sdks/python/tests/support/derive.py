@@ -1,41 +1,22 @@
-"""Digests that every language computes alike: fingerprints (P3), identities (P2), downstream keys (P42).
+"""What servers derive by the protocol: fingerprints (P3), identities (P2), downstream keys (P42).
 
-A worker needs only `fingerprint_of`: it keeps a payload inside the process instead of sending it.
+No client needs it; it shows that the vectors hold in Python.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, Literal
 
 from blake3 import blake3
 
-from .canonical import canonical_of, canonicalize
+from semel._fingerprint import Part
+from semel.canonical import canonicalize
 
 _CONTEXTS = {
     "identity": "semel v1 identity",
     "fingerprint": "semel v1 fingerprint",
     "downstream": "semel v1 downstream key",
 }
-
-
-@dataclass(frozen=True)
-class Part:
-    """One part of a payload: its bytes as they are, or JSON by its meaning."""
-
-    kind: Literal["raw", "json"]
-    data: bytes
-
-    @staticmethod
-    def raw(data: bytes | str) -> Part:
-        """Compared byte for byte."""
-        return Part("raw", data.encode() if isinstance(data, str) else data)
-
-    @staticmethod
-    def json(text: bytes | str) -> Part:
-        """Compared by its canonical form."""
-        return Part("json", text.encode() if isinstance(text, str) else text)
 
 
 def _hasher(use: str, material: bytes) -> blake3:
@@ -51,15 +32,6 @@ def fingerprint(parts: Iterable[Part], material: bytes = b"") -> bytes:
         hasher.update(bytes([part.kind == "json"]) + len(data).to_bytes(8, "little"))
         hasher.update(data)
     return b"\x01" + hasher.digest(length=16)
-
-
-def fingerprint_of(value: Any, material: bytes = b"") -> str:
-    """The fingerprint of one JSON value, in hexadecimal digits, as a claim takes it.
-
-    >>> fingerprint_of({"b": 1, "a": 2}) == fingerprint_of({"a": 2.0, "b": 1})
-    True
-    """
-    return fingerprint([Part("json", canonical_of(value))], material).hex()
 
 
 def _short_parts(use: str, material: bytes, parts: Iterable[bytes]) -> blake3:
