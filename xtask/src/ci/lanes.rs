@@ -30,8 +30,12 @@ struct Running {
     watch: Stopwatch,
 }
 
-/// Runs all steps; ends early after the first that fails.
-pub(super) fn run(workspace: &Workspace, steps: &'static [Step]) -> Result<Vec<Row>> {
+/// Runs all steps. Ends early after the first that fails, unless it is to `keep_going`.
+pub(super) fn run(
+    workspace: &Workspace,
+    steps: &'static [Step],
+    keep_going: bool,
+) -> Result<Vec<Row>> {
     let program = own_copy(workspace)?;
     let whole = Stopwatch::start();
     let mut outcomes: Vec<Option<(f64, Outcome)>> = steps.iter().map(|_| None).collect();
@@ -41,7 +45,7 @@ pub(super) fn run(workspace: &Workspace, steps: &'static [Step]) -> Result<Vec<R
         let failed = outcomes
             .iter()
             .flatten()
-            .any(|(_, outcome)| *outcome != Outcome::Passed);
+            .any(|(_, outcome)| !keep_going && *outcome != Outcome::Passed);
         let late = whole.elapsed() > LIMIT;
         if failed || late {
             for mut step in running.drain(..) {
@@ -57,9 +61,9 @@ pub(super) fn run(workspace: &Workspace, steps: &'static [Step]) -> Result<Vec<R
             }
             break;
         }
-        let passed: Vec<bool> = outcomes.iter().map(Option::is_some).collect();
+        let ended: Vec<bool> = outcomes.iter().map(Option::is_some).collect();
         let busy: Vec<usize> = running.iter().map(|step| step.index).collect();
-        for index in ready(steps, &passed, &busy) {
+        for index in ready(steps, &ended, &busy) {
             println!("=== {} begins", steps[index].name);
             running.push(start(workspace, &program, steps, index)?);
         }
@@ -80,24 +84,24 @@ pub(super) fn run(workspace: &Workspace, steps: &'static [Step]) -> Result<Vec<R
 }
 
 /// The steps that may begin now: the next of each free lane, if those that it waits for have
-/// passed.
-fn ready(steps: &[Step], passed: &[bool], busy: &[usize]) -> Vec<usize> {
-    let has_passed = |name: &str| {
+/// ended.
+fn ready(steps: &[Step], ended: &[bool], busy: &[usize]) -> Vec<usize> {
+    let has_ended = |name: &str| {
         steps
             .iter()
-            .zip(passed)
-            .any(|(step, passed)| step.name == name && *passed)
+            .zip(ended)
+            .any(|(step, ended)| step.name == name && *ended)
     };
     Lane::ALL
         .into_iter()
         .filter(|lane| !busy.iter().any(|index| steps[*index].lane == *lane))
         .filter_map(|lane| {
-            (0..steps.len()).find(|index| steps[*index].lane == lane && !passed[*index])
+            (0..steps.len()).find(|index| steps[*index].lane == lane && !ended[*index])
         })
-        .filter(|index| steps[*index].after.iter().all(|name| has_passed(name)))
+        .filter(|index| steps[*index].after.iter().all(|name| has_ended(name)))
         .filter(|index| {
             steps[*index].name != LAST
-                || (0..steps.len()).all(|i| passed[i] || i == *index || steps[i].lane == Lane::Idle)
+                || (0..steps.len()).all(|i| ended[i] || i == *index || steps[i].lane == Lane::Idle)
         })
         .collect()
 }

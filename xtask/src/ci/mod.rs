@@ -30,6 +30,9 @@ pub(crate) struct Options {
     /// Run one step alone, by its name.
     #[arg(long, conflicts_with = "quick")]
     only: Option<String>,
+    /// Run every step, also after one has failed.
+    #[arg(long, conflicts_with_all = ["quick", "only"])]
+    keep_going: bool,
 }
 
 /// How a step ended.
@@ -63,7 +66,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     if options.quick {
         return quick::run(workspace);
     }
-    let rows = lanes::run(workspace, STEPS)?;
+    let rows = lanes::run(workspace, STEPS, options.keep_going)?;
     workspace.write_result("ci", &rows)?;
     print_table(&rows);
     // The log of the step that failed, or of the tests, closes the output.
