@@ -1,8 +1,10 @@
 /** Express middleware: requests with a key run once. Put it after the body parser and whatever authenticates. */
 import type { Request, RequestHandler, Response } from "express";
-import { type MiddlewareOptions, OUTCOME_HEADER, type Plain, admit, settled } from "./http.js";
+import { leaseOf, under } from "./current.js";
+import { HOLD_MS, type MiddlewareOptions, OUTCOME_HEADER, admit, settled } from "./http.js";
 import type { Lease } from "./lease.js";
-import { begin, byName, certificateOf, headerOf, headersOf, isEventStream, leaseOf, parsedBody, target } from "./node.js";
+import { begin, byName, certificateOf, headerOf, headersOf, isEventStream, parsedBody, target } from "./node.js";
+import type { Plain } from "./problem.js";
 import { MAX_BODY_BYTES } from "./worker.js";
 
 export { leaseOf };
@@ -21,8 +23,9 @@ export function idempotency(options: MiddlewareOptions<Request>): RequestHandler
     admit(options, request, request.method, header, asked).then((admission) => {
       if ("answer" in admission) sendPlain(response, admission.answer);
       else {
-        if ("lease" in admission) hold(request, response, admission.lease, options.keepHeaders);
-        next();
+        const lease = "lease" in admission ? admission.lease : undefined;
+        if (lease) hold(request, response, lease, options);
+        under(lease, next);
       }
     }, next);
   };
@@ -36,10 +39,11 @@ function sendPlain(response: Response, plain: Plain): void {
 }
 
 type Chunk = string | Uint8Array;
+type Done = (error?: Error | null) => void;
 
 /** Holds the answer back until it is recorded. What is too large or a stream goes on as it comes, and isn't kept. */
-function hold(request: Request, response: Response, lease: Lease, keepHeaders?: string[]): void {
-  const write = response.write.bind(response) as (chunk: Chunk) => boolean;
+function hold(request: Request, response: Response, lease: Lease, options: MiddlewareOptions<Request>): void {
+  const write = response.write.bind(response) as (chunk: Chunk, done?: Done) => boolean;
   const end = response.end.bind(response) as (chunk?: Chunk) => Response;
   const writeHead = response.writeHead.bind(response) as (status: number) => Response;
   const flushHeaders = response.flushHeaders.bind(response);
@@ -48,6 +52,7 @@ function hold(request: Request, response: Response, lease: Lease, keepHeaders?: 
   let passing = false;
   let ended = false;
   let said: string | undefined;
+  let timer: ReturnType<typeof setTimeout> | undefined;
   begin(request, response, lease);
 
   const add = (chunk: unknown, encoding: unknown) => {
@@ -62,18 +67,27 @@ function hold(request: Request, response: Response, lease: Lease, keepHeaders?: 
     said ??= typeof header === "string" ? header.trim().toLowerCase() : undefined;
     if (!response.headersSent) response.removeHeader(OUTCOME_HEADER);
   };
-  const passOn = () => {
+  /** Whether there is room for more: a handler that is told otherwise waits for `drain`. */
+  const passOn = (done?: Done): boolean => {
     outcome();
     // Node writes the head by this method when the first chunk comes.
     Object.assign(response, { writeHead });
-    for (const chunk of chunks.splice(0)) write(chunk);
+    const waiting = chunks.splice(0);
+    const last = waiting.pop();
+    for (const chunk of waiting) write(chunk);
+    return last === undefined || write(last, done);
+  };
+  const tooSlow = () => {
+    if (ended || passing) return;
+    passing = true;
+    passOn();
   };
   const finish = async () => {
     outcome();
     const body = passing ? undefined : Buffer.concat(chunks);
     const answer = { status: response.statusCode, headers: headersOf(response), body, size };
     const restore = headOf(response);
-    const instead = await settled(lease, answer, said, keepHeaders);
+    const instead = await settled(lease, answer, said, options);
     Object.assign(response, { write, end, writeHead, flushHeaders });
     if (!response.headersSent) restore();
     if (instead && !response.headersSent) {
@@ -99,17 +113,23 @@ function hold(request: Request, response: Response, lease: Lease, keepHeaders?: 
       passOn();
       flushHeaders();
     },
-    write: (chunk: unknown, encoding: unknown) => {
+    write: (chunk: unknown, ...rest: unknown[]) => {
       if (ended) return false;
-      add(chunk, encoding);
-      if (passing) passOn();
+      if (chunks.length === 0 && !passing) timer = setTimeout(tooSlow, HOLD_MS);
+      add(chunk, rest[0]);
+      const done = rest.find((given) => typeof given === "function") as Done | undefined;
+      if (passing) return passOn(done);
+      if (done) process.nextTick(done);
       return true;
     },
-    end: (chunk: unknown, encoding: unknown) => {
+    end: (chunk: unknown, ...rest: unknown[]) => {
       // A handler that answers and then throws: the error handler finds no answer sent, and would give another.
       if (ended) return response;
       ended = true;
-      if (typeof chunk !== "function") add(chunk, encoding);
+      clearTimeout(timer);
+      const done = [chunk, ...rest].find((given) => typeof given === "function");
+      if (done) response.once("finish", done as () => void);
+      if (typeof chunk !== "function") add(chunk, rest[0]);
       finish().catch((error: unknown) => response.destroy(error as Error));
       return response;
     },

@@ -3,13 +3,18 @@ import { Api, type ApiOptions, type Timed } from "./api.js";
 import type { AnswerInput, ClaimRequest, ClaimView, Crash, Outcome } from "./api-types.js";
 import { AnswerNotKept, EffectFailed, Final, GaveUp, LeaseLost, NoEffect, ProblemError, SemelError } from "./errors.js";
 import { fromBase64 } from "./answer.js";
+import { under } from "./current.js";
+import { fingerprintOf, hexOf } from "./digest.js";
 import { Unknown, Unrecorded } from "./errors.js";
-import { fingerprintOf } from "./fingerprint.js";
 import { checkKey } from "./keys.js";
 import { Lease } from "./lease.js";
+import { merged } from "./merge.js";
 
 /** Larger answers are not sent: the server would not keep them. */
 export const MAX_BODY_BYTES = 1024 * 1024;
+
+/** How long the release of a claim is tried whose caller has left. */
+const ABANDON_MS = 2000;
 
 type ErrorClass = abstract new (...args: never[]) => Error;
 
@@ -50,6 +55,8 @@ export interface Operation extends Terms {
   key: string;
   /** Any JSON; left out, the key alone counts. */
   payload?: unknown;
+  /** Ends the asking, and frees the key if nothing was started. It doesn't end the effect. */
+  signal?: AbortSignal;
 }
 
 /** What became of it. */
@@ -75,7 +82,7 @@ export interface Wrapping<A extends unknown[]> extends Terms {
 
 /** 128 random bits: with them, a claim that is sent again gets the same lease. */
 export function newToken(): string {
-  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return hexOf(crypto.getRandomValues(new Uint8Array(16)));
 }
 
 /** One for a process: `new Semel({ url: "http://127.0.0.1:8080/_semel" })`. */
@@ -88,16 +95,16 @@ export class Semel {
     this.#options = options;
   }
 
-  /** Makes a function run once for each key. Everybody gets what the first run returned. */
-  idempotent<A extends unknown[], T>(
-    wrapping: Wrapping<A>,
-    effect: (lease: Lease | undefined, ...args: A) => Promise<T> | T,
-  ): (...args: A) => Promise<T> {
+  /**
+   * Makes a function run once for each key. Everybody gets what the first run returned. The function stays as it is;
+   * inside it, `currentLease()` is its lease.
+   */
+  idempotent<A extends unknown[], T>(wrapping: Wrapping<A>, effect: (...args: A) => Promise<T> | T): (...args: A) => Promise<T> {
     const { key, payload, ...terms } = wrapping;
     return async (...args) => {
       const asked = payload ? payload(...args) : args;
       const operation = { ...terms, key: key(...args), payload: asked };
-      return (await this.run(operation, (lease) => effect(lease, ...args))).value;
+      return (await this.run(operation, () => effect(...args))).value;
     };
   }
 
@@ -106,15 +113,17 @@ export class Semel {
    * `Conflict`, `InDoubt`, `GaveUp`; `LeaseLost` and `Unrecorded` where it ran and that isn't recorded.
    */
   async run<T>(operation: Operation, effect: Effect<T>): Promise<Result<T>> {
-    const terms = { ...this.#options.terms, ...operation };
-    const { view, lease } = await this.admit(this.claimRequest(terms));
-    if (view.status === "unprotected") return result(await effect(undefined), view, false);
+    const terms = merged<Operation>(operation, this.#options.terms, operation);
+    const local = terms.compare === "fingerprint" && terms.payload !== undefined;
+    const request = this.claimRequest(terms, local ? await fingerprintOf(terms.payload) : undefined);
+    const { view, lease } = await this.admit(request, terms.signal);
+    if (view.status === "unprotected") return result(await under(undefined, () => effect(undefined)), view, false);
     if (!lease) return result(valueOf(view) as T, view, true);
     lease.start();
     try {
       let value: T;
       try {
-        value = await effect(lease);
+        value = await under(lease, () => effect(lease));
       } catch (error) {
         throw await failed(lease, error, terms);
       }
@@ -130,7 +139,6 @@ export class Semel {
     const request: ClaimRequest = { scope: operation.scope, key: checkKey(operation.key), token: newToken() };
     const { payload } = operation;
     if (fingerprint !== undefined) request.fingerprint = fingerprint;
-    else if (payload !== undefined && operation.compare === "fingerprint") request.fingerprint = fingerprintOf(payload);
     else if (payload !== undefined) request.payload = payload;
     const policy = overrides(operation);
     if (Object.keys(policy).length > 0) request.policy = policy;
@@ -146,17 +154,46 @@ export class Semel {
   }
 
   /** An answer, or a lease that is still good when its effect starts. */
-  async admit(request: ClaimRequest): Promise<{ view: Timed<ClaimView>; lease: Lease | undefined }> {
+  async admit(request: ClaimRequest, signal?: AbortSignal): Promise<{ view: Timed<ClaimView>; lease: Lease | undefined }> {
     let asked = request;
     for (let turn = 0; turn < 10; turn++) {
-      const view = await this.api.claim(asked);
+      signal?.throwIfAborted();
+      const view = await this.api.claim(asked, signal).catch((error: unknown) => {
+        if (signal?.aborted) void this.#abandon(asked);
+        throw error;
+      });
       if (view.status !== "claimed" || !view.lease) return { view, lease: undefined };
       const lease = new Lease(this.api, view, view.lease);
+      if (signal?.aborted) {
+        await released(lease);
+        signal.throwIfAborted();
+      }
       if (await mayStart(lease)) return { view, lease };
       // The reply was so late that the lease had lapsed: ask anew.
       asked = { ...asked, token: newToken() };
     }
     throw new LeaseLost("every lease had lapsed before its answer came");
+  }
+
+  /** Releases what a claim may have won whose caller left before its answer. The same token finds the same lease (P6). */
+  async #abandon(request: ClaimRequest): Promise<void> {
+    const policy = { ...request.policy, wait_ms: 0, on_busy: "refuse" as const };
+    try {
+      const view = await this.api.claim({ ...request, policy, retry: true }, undefined, ABANDON_MS);
+      if (view.status === "claimed" && view.lease) await new Lease(this.api, view, view.lease).settle("release");
+    } catch (error) {
+      // It lapses, then.
+      if (!(error instanceof SemelError)) throw error;
+    }
+  }
+}
+
+/** Frees a key under which nothing was started, which is always legal (P36). What fails lapses. */
+async function released(lease: Lease): Promise<void> {
+  try {
+    await lease.settle("release");
+  } catch (error) {
+    if (!(error instanceof SemelError)) throw error;
   }
 }
 
@@ -170,12 +207,7 @@ async function mayStart(lease: Lease): Promise<boolean> {
     throw error;
   }
   if (lease.remaining > 0) return true;
-  try {
-    // Nothing was started, so letting go is always legal (P36).
-    await lease.settle("release");
-  } catch (error) {
-    if (!(error instanceof SemelError)) throw error;
-  }
+  await released(lease);
   return false;
 }
 
