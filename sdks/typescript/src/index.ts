@@ -28,6 +28,7 @@ export {
 } from "./errors.js";
 export { currentLease } from "./current.js";
 export type { MiddlewareOptions } from "./http.js";
+export { type FetchOptions, type RetryingFetch, createFetch } from "./fetch.js";
 export { checkKey, newKey } from "./keys.js";
 export type { Lease } from "./lease.js";
 export type { Query } from "./url.js";

@@ -26,7 +26,8 @@ export interface Reply extends Received {
 /** Past `MAX_ANSWER_BYTES`. */
 export class AnswerTooLarge extends SemelError {}
 
-const sleep = (ms: number, signal?: AbortSignal) =>
+/** Waits, unless the signal ends it. */
+export const sleep = (ms: number, signal?: AbortSignal) =>
   new Promise<void>((resolve, reject) => {
     const timer = setTimeout(() => {
       signal?.removeEventListener("abort", stop);
