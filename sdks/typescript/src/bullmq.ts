@@ -1,6 +1,7 @@
 /** BullMQ: a job that runs again, after a crash or because it was added twice, has its effect once. */
 import { DelayedError, type Job, type Processor, RateLimitError, UnrecoverableError, WaitingChildrenError, WaitingError } from "bullmq";
 import { AnswerNotKept, Conflict, EffectFailed, InDoubt, KeyInvalid, PayloadInvalid } from "./errors.js";
+import { merged } from "./merge.js";
 import type { Semel, Terms } from "./worker.js";
 
 /** How the jobs of a processor are treated. */
@@ -27,7 +28,8 @@ export function idempotentProcessor<D = unknown, R = unknown, N extends string =
   processor: Processor<D, R, N>,
   options: ProcessorOptions<D, R, N>,
 ): Processor<D, R, N> {
-  const { semel, scope, key, payload, final = [], noEffect = [], ...terms } = options;
+  const { semel, scope, key, payload, ...terms } = options;
+  const { final = [], noEffect = [] } = merged<Terms>(semel.terms, terms);
   return async (job, ...rest) => {
     const operation = {
       ...terms,

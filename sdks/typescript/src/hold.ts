@@ -4,7 +4,7 @@ import { HOLD_MS, type MiddlewareOptions, OUTCOME_HEADER, settled } from "./http
 import type { Lease } from "./lease.js";
 import { begin, byName, headersOf, isEventStream } from "./node.js";
 import type { Plain } from "./problem.js";
-import { MAX_BODY_BYTES } from "./worker.js";
+import { MAX_BODY_BYTES } from "./outcome.js";
 
 type HoldOptions = Pick<MiddlewareOptions<never>, "keepHeaders" | "log">;
 
@@ -23,7 +23,7 @@ type Done = (error?: Error | null) => void;
 export function hold(request: object, response: ServerResponse, lease: Lease, options: HoldOptions): void {
   const write = response.write.bind(response) as (chunk: Chunk, done?: Done) => boolean;
   const end = response.end.bind(response) as (chunk?: Chunk) => ServerResponse;
-  const writeHead = response.writeHead.bind(response) as (status: number) => ServerResponse;
+  const writeHead = response.writeHead.bind(response);
   const flushHeaders = response.flushHeaders.bind(response);
   const chunks: Buffer[] = [];
   let size = 0;

@@ -11,7 +11,8 @@ import { keyOfHeader } from "./keys.js";
 import type { Lease } from "./lease.js";
 import { merged } from "./merge.js";
 import { AGAIN, type Log, type Plain, logged, ofError, problem, say } from "./problem.js";
-import { MAX_BODY_BYTES, type Operation, type Semel, type Terms } from "./worker.js";
+import { MAX_BODY_BYTES } from "./outcome.js";
+import type { Operation, Semel, Terms } from "./worker.js";
 
 export const OUTCOME_HEADER = "semel-outcome";
 export const MAX_REQUEST_BYTES = 2 * 1024 * 1024;

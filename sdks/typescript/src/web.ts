@@ -7,7 +7,7 @@ import { ABANDONED_MS, type Asked, HOLD_MS, MAX_REQUEST_BYTES, type MiddlewareOp
 import type { Lease } from "./lease.js";
 import { type Plain, TooLarge } from "./problem.js";
 import { concat } from "./send.js";
-import { MAX_BODY_BYTES } from "./worker.js";
+import { MAX_BODY_BYTES } from "./outcome.js";
 
 export { leaseOf };
 
@@ -63,21 +63,27 @@ export async function guarded<R>(options: MiddlewareOptions<R>, given: R, { requ
   attach(request, lease);
   lease.start();
   // Where the client has left and the handler never answers, the lease is not renewed for ever.
-  request.signal.addEventListener("abort", () => later(ABANDONED_MS, () => lease.stop()));
-  let answer: Response;
+  const abandon = () => later(ABANDONED_MS, () => lease.stop());
+  request.signal.addEventListener("abort", abandon);
   try {
-    answer = await under(lease, () => run(lease));
+    return await recorded(await ran(lease, run), lease, options);
+  } finally {
+    request.signal.removeEventListener("abort", abandon);
+  }
+}
+
+/** The handler's answer. One that throws has ended, and its error is for the framework. */
+async function ran(lease: Lease, run: Guarded["run"]): Promise<Response> {
+  try {
+    return await under(lease, () => run(lease));
   } catch (error) {
     await broken(lease, undefined);
     throw error;
   }
-  return recorded(answer, lease, options);
 }
 
-function later(ms: number, work: () => void): ReturnType<typeof setTimeout> {
-  const timer = setTimeout(work, ms);
-  (timer as { unref?: () => void }).unref?.();
-  return timer;
+function later(ms: number, work: () => void): void {
+  (setTimeout(work, ms) as { unref?: () => void }).unref?.();
 }
 
 /** The body, read beside the handler, which finds it unread. */

@@ -1,25 +1,19 @@
 /** Run it once: a function, or a wrapper around one, over the protocol API of a sidecar. */
 import { Api, type ApiOptions, type Timed } from "./api.js";
-import type { AnswerInput, ClaimRequest, ClaimView, Crash, Outcome } from "./api-types.js";
-import { AnswerNotKept, EffectFailed, Final, GaveUp, LeaseLost, NoEffect, ProblemError, SemelError } from "./errors.js";
-import { fromBase64 } from "./answer.js";
+import type { ClaimRequest, ClaimView, Crash } from "./api-types.js";
 import { under } from "./current.js";
 import { fingerprintOf, hexOf } from "./digest.js";
-import { Unknown, Unrecorded } from "./errors.js";
+import { AnswerNotKept, EffectFailed, GaveUp, LeaseLost, ProblemError, SemelError, Unrecorded } from "./errors.js";
 import { checkKey } from "./keys.js";
 import { Lease } from "./lease.js";
 import { merged } from "./merge.js";
-
-/** Larger answers are not sent: the server would not keep them. */
-export const MAX_BODY_BYTES = 1024 * 1024;
+import { type ErrorTerms, answerInput, outcomeOf, valueOf } from "./outcome.js";
 
 /** How long the release of a claim is tried whose caller has left. */
 const ABANDON_MS = 2000;
 
-type ErrorClass = abstract new (...args: never[]) => Error;
-
 /** How an operation is treated. What is left out is the server's choice. */
-export interface Terms {
+export interface Terms extends ErrorTerms {
   /** How long the owner may be silent before it counts as gone. It is renewed by itself. */
   leaseMs?: number;
   /** How long the answer is kept. */
@@ -32,12 +26,6 @@ export interface Terms {
   derive?: string[];
   /** `fingerprint` keeps the payload inside this process, and sends a digest of it. */
   compare?: "payload" | "fingerprint";
-  /** What an error means that nobody has named: `retry` leaves it to the crash policy, the others decide. */
-  onError?: "retry" | "doubt" | "release";
-  /** Errors that are failures for good: kept, and given to everybody who asks again. */
-  final?: ErrorClass[];
-  /** Errors by which nothing happened: the key is free again. */
-  noEffect?: ErrorClass[];
 }
 
 /** How a process reaches its sidecar, and for whom. */
@@ -225,60 +213,6 @@ function overrides(terms: Terms): NonNullable<ClaimRequest["policy"]> {
 
 function result<T>(value: T, view: ClaimView, replayed: boolean): Result<T> {
   return { value, replayed, attempt: view.attempt, originalTime: view.original_time };
-}
-
-/** What an earlier run returned; throws what it threw. */
-function valueOf(view: ClaimView): unknown {
-  const answer = view.answer ?? {};
-  if (view.status === "failed") throw new EffectFailed(answer.body, true);
-  if (view.status !== "completed") throw new SemelError(`no answer yet: ${view.status}`);
-  if (answer.body_omitted_bytes !== undefined) throw new AnswerNotKept(answer.body_omitted_bytes);
-  if (answer.body_base64 !== undefined && !("body" in answer)) return jsonOf(answer.body_base64);
-  // An effect that returned nothing kept nothing.
-  return answer.body ?? undefined;
-}
-
-/** JSON with white space around it, as an operator's file has it, comes as the bytes that it is. */
-function jsonOf(base64: string): unknown {
-  try {
-    return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(fromBase64(base64)));
-  } catch {
-    throw new SemelError("the answer isn't JSON: another door of this scope wrote it");
-  }
-}
-
-/** The answer to keep, and the value as everybody will read it, the first caller too. */
-function answerInput(value: unknown): { answer: AnswerInput; plain: unknown } {
-  // What has no JSON form, such as a function, is undefined here, whatever its type says.
-  const text = JSON.stringify(value) as string | undefined;
-  if (text === undefined) {
-    if (value === undefined) return { answer: {}, plain: undefined };
-    throw new TypeError("the effect returned what is no JSON");
-  }
-  const size = new TextEncoder().encode(text).length;
-  const plain: unknown = JSON.parse(text);
-  return { answer: size > MAX_BODY_BYTES ? { body_omitted_bytes: size } : { body: plain }, plain: plain ?? undefined };
-}
-
-function outcomeOf(error: unknown, terms: Terms): { outcome: Outcome; answer?: AnswerInput } {
-  const is = (classes: ErrorClass[] = []) => classes.some((kind) => error instanceof kind);
-  if (error instanceof NoEffect || is(terms.noEffect)) return { outcome: "release" };
-  if (error instanceof Unknown) return { outcome: "doubt" };
-  if (error instanceof Final) return { outcome: "fail", answer: finalAnswer(error) };
-  if (is(terms.final)) {
-    const { name, message } = error as Error;
-    return { outcome: "fail", answer: { body: { error: name, message: message.slice(0, 4096) } } };
-  }
-  return { outcome: terms.onError ?? "retry" };
-}
-
-/** One that has no JSON form failed for good all the same, and must not run again. */
-function finalAnswer(error: Final): AnswerInput {
-  try {
-    return answerInput(error.answer).answer;
-  } catch {
-    return { body_omitted_bytes: 0 };
-  }
 }
 
 /**

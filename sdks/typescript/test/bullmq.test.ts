@@ -87,6 +87,20 @@ describe("a processor", () => {
     expect(runs).toBe(3);
   });
 
+  test("keeps to the terms of its Semel beside its own", async () => {
+    class Declined extends Error {}
+    let runs = 0;
+    const semel = new FakeSemel().semel({ terms: { crash: "hold", final: [Declined] } });
+    const processor: Processor<Order, string> = () => {
+      runs += 1;
+      throw new Declined("no cover");
+    };
+    working(idempotentProcessor(processor, { semel }));
+    const job = await add({ order: "o-1", cents: 5 });
+    await expect(ended(job)).rejects.toThrow("EffectFailed");
+    expect([(await reload(job)).attemptsMade, runs]).toEqual([1, 1]);
+  });
+
   test("that is in doubt is not run again", async () => {
     let runs = 0;
     const processor: Processor<Order, string> = () => {
