@@ -45,7 +45,6 @@ export function createFetch(options: FetchOptions = {}): RetryingFetch {
     const { method, signal } = request;
     const sent: RequestInit = { ...(input instanceof Request ? settingsOf(input) : {}), ...init, method, headers };
     if (body !== undefined) sent.body = body;
-    else delete sent.body;
     const course = new Course(policy, budget, key, undefined, safe);
     const ask = (given: AbortSignal) => (options.fetch ?? fetch)(request.url, { ...sent, signal: given });
     return answered(ask, course, policy, signal);

@@ -4,7 +4,7 @@ import { type ConnectionOptions, DelayedError, type Job, type Processor, Queue, 
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { idempotentProcessor } from "../src/bullmq.js";
 import { FakeSemel } from "../src/testing.js";
-import { type Running, needs, sidecar } from "./support/servers.js";
+import { type Running, needs, sidecar, sleep } from "./support/servers.js";
 
 const at = new URL(needs("SEMEL_TEST_REDIS_URL", "cargo xtask services up redis"));
 const connection: ConnectionOptions = { host: at.hostname, port: Number(at.port) };
@@ -52,6 +52,11 @@ describe("a processor", () => {
     expect([await ended(job), effects, (await reload(job)).attemptsMade]).toEqual(["ch_1", 1, 2]);
     // Another job is other work, also with the same data.
     expect([await ended(await add({ order: "o-1", cents: 5 })), effects]).toEqual(["ch_2", 2]);
+    // An emptied queue counts its ids from 1 again.
+    await queue.obliterate({ force: true });
+    await sleep(5);
+    const anew = await add({ order: "o-1", cents: 5 });
+    expect([anew.id, await ended(anew), effects]).toEqual([job.id, "ch_3", 3]);
   });
 
   test("with a key from the data acts once for all jobs that have it", async () => {
