@@ -1,12 +1,16 @@
 /** NestJS: guards come before a replay, filters' answers are kept, and handlers that answer by themselves. On the fake. */
 import type { Server } from "node:http";
 import {
+  type ArgumentsHost,
+  type CallHandler,
   type CanActivate,
+  Catch,
   Controller,
   type ExecutionContext,
   HttpCode,
   HttpException,
   Module,
+  type NestInterceptor,
   Param,
   Post,
   Req,
@@ -14,8 +18,9 @@ import {
   UseGuards,
   UseInterceptors,
 } from "@nestjs/common";
-import { NestFactory } from "@nestjs/core";
+import { BaseExceptionFilter, NestFactory } from "@nestjs/core";
 import type { Response } from "express";
+import { type Observable, map } from "rxjs";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { currentLease, newKey } from "../src/index.js";
 import { IdempotencyInterceptor, type NestRequest, leaseOf } from "../src/nest.js";
@@ -35,9 +40,16 @@ class Guard implements CanActivate {
   }
 }
 
+/** As many services have it: outside, it wraps whatever comes, a replay too. */
+class Envelope implements NestInterceptor {
+  intercept(_: ExecutionContext, next: CallHandler): Observable<unknown> {
+    return next.handle().pipe(map((data: unknown) => ({ data })));
+  }
+}
+
 @Controller()
 @UseGuards(new Guard())
-@UseInterceptors(new IdempotencyInterceptor<Known>({ semel: fake.semel(), principal: (request) => request.user }))
+@UseInterceptors(new Envelope(), new IdempotencyInterceptor<Known>({ semel: fake.semel(), principal: (request) => request.user }))
 class Orders {
   @Post("orders/:status")
   @HttpCode(202)
@@ -59,9 +71,17 @@ class App {}
 
 let url = "";
 const failures: unknown[] = [];
-const logger = { log: () => undefined, warn: () => undefined, error: (failure: unknown) => failures.push(failure) };
-const app = await NestFactory.create(App, { logger });
+@Catch()
+class Seen extends BaseExceptionFilter {
+  override catch(failure: unknown, host: ArgumentsHost): void {
+    if (!(failure instanceof HttpException)) failures.push(failure);
+    super.catch(failure, host);
+  }
+}
+
+const app = await NestFactory.create(App, { logger: false });
 beforeAll(async () => {
+  app.useGlobalFilters(new Seen(app.getHttpAdapter()));
   await app.init();
   url = await listening(app.getHttpServer() as Server);
 });
@@ -74,7 +94,7 @@ test("the same answer, with its own status, and a lease for the handler", async 
   const key = newKey();
   const [first, again] = [await post("/orders/202", key), await post("/orders/202", key)];
   const body: unknown = await first.json();
-  expect(body).toMatchObject({ same: true, fence: 1 });
+  expect(body).toMatchObject({ data: { same: true, fence: 1 } });
   expect([first.status, again.status, await again.json()]).toEqual([202, 202, body]);
   expect(again.headers.get("idempotent-replayed")).toBe("true");
 });
