@@ -61,7 +61,7 @@ async def test_a_misconfiguration_is_told_as_one(status: int, hint: str, caplog:
     middleware = IdempotencyMiddleware(done, semel=refusing(status))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=middleware), base_url="http://a") as client:
         answer = await client.post("/", headers={"Idempotency-Key": "k-secret"})
-    assert (answer.status_code, answer.json()["code"]) == (500, "idempotency_misconfigured")
+    assert (answer.status_code, answer.json()["code"]) == (500, "idempotency_policy")
     assert (answer.json()["retryable"], "retry-after" in answer.headers) == (False, False)
     (told,) = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert hint in told.getMessage()

@@ -1,5 +1,5 @@
 /** A worker's function that runs once for each order, over the sidecar's protocol API. */
-import { Final, Semel, Unknown } from "@semel/client";
+import { Final, Semel, Unknown, currentLease } from "@semel/client";
 
 const semel = new Semel({ url: process.env["SIDECAR_URL"] ?? "" }); // http://127.0.0.1:8080/_semel
 
@@ -18,16 +18,18 @@ async function askTheBank(cents: number, key: string | undefined): Promise<strin
   return `ch_${charges.length}`;
 }
 
+async function chargeOrder(order: Order): Promise<{ charge: string }> {
+  try {
+    return { charge: await askTheBank(order.cents, await currentLease()?.deriveKey("bank")) };
+  } catch (error) {
+    if (error instanceof CardDeclined) throw new Final({ error: "declined" }); // kept: asking again is declined again
+    if (error instanceof NoReply) throw new Unknown(); // sent, and no reply came: in doubt
+    throw error;
+  }
+}
+
 // Money can't be taken back: should this process vanish half-way, nobody repeats it until somebody has looked.
 export const charge = semel.idempotent(
-  { scope: "charge", key: (order: Order) => order.id, crash: "hold", derive: ["bank"] },
-  async (lease, order) => {
-    try {
-      return { charge: await askTheBank(order.cents, await lease?.deriveKey("bank")) };
-    } catch (error) {
-      if (error instanceof CardDeclined) throw new Final({ error: "declined" }); // kept: asking again is declined again
-      if (error instanceof NoReply) throw new Unknown(); // sent, and no reply came: in doubt
-      throw error;
-    }
-  },
+  { scope: "charge", key: (order) => order.id, crash: "hold", derive: ["bank"] },
+  chargeOrder,
 );

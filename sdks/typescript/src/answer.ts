@@ -8,13 +8,13 @@ import { type Received, problemOf, textOf } from "./retry.js";
 export class Answer {
   readonly status: number;
   readonly headers: Headers;
-  readonly body: Uint8Array<ArrayBuffer>;
+  readonly body: Uint8Array;
   // Private, so that printing an answer doesn't print the key.
-  readonly #key: string;
+  readonly #key: string | undefined;
 
   constructor(
     received: Received,
-    key: string,
+    key: string | undefined,
     /** How many it took. */
     readonly attempts: number,
   ) {
@@ -24,9 +24,9 @@ export class Answer {
     this.#key = key;
   }
 
-  /** Under which it was asked for: to be kept with the order. */
+  /** Under which it was asked for: to be kept with the order. Empty where the request changes nothing. */
   get key(): string {
-    return this.#key;
+    return this.#key ?? "";
   }
 
   /** Whether the status is 2xx. */
@@ -54,9 +54,10 @@ export class Answer {
     return new TextDecoder().decode(this.body);
   }
 
-  /** The body, as JSON; what it looks like is yours to check. */
-  json(): unknown {
-    return JSON.parse(this.text());
+  /** The body, as JSON. The type is what you say it is: nothing checks it. */
+  // eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters -- as `fetch` users write it
+  json<T = unknown>(): T {
+    return JSON.parse(this.text()) as T;
   }
 }
 
@@ -73,7 +74,7 @@ export function problemError(received: Received): ProblemError {
 }
 
 /** The answer, or an error where Semel itself refused. What the service says, whatever it is, is an answer. */
-export function answerOf(received: Received, key: string, attempts: number): Answer {
+export function answerOf(received: Received, key: string | undefined, attempts: number): Answer {
   const { code } = problemOf(received);
   if (received.status >= 400 && code?.startsWith("idempotency_")) throw problemError(received);
   return new Answer(received, key, attempts);
@@ -96,5 +97,5 @@ export function toBase64(bytes: Uint8Array): string {
 }
 
 /** And back. */
-export const fromBase64 = (text: string): Uint8Array<ArrayBuffer> =>
+export const fromBase64 = (text: string): Uint8Array =>
   Uint8Array.from(atob(text), (character) => character.charCodeAt(0));

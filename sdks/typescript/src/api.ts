@@ -12,7 +12,9 @@ import type {
   SettleRequest,
   SettleView,
 } from "./api-types.js";
-import { LeaseLost } from "./errors.js";
+import { jsonText } from "./canonical.js";
+import { LeaseLost, ProblemError } from "./errors.js";
+import { merged } from "./merge.js";
 import { Course, DEFAULT_RETRY, RetryBudget, type RetryPolicy, problemOf, textOf } from "./retry.js";
 import { type Fetch, type Reply, send } from "./send.js";
 
@@ -38,7 +40,11 @@ export type Timed<T> = T & { countsFrom: number };
 
 function read(reply: Reply): unknown {
   if (reply.status >= 300) throw problemError(reply);
-  return JSON.parse(textOf(reply));
+  try {
+    return JSON.parse(textOf(reply));
+  } catch (cause) {
+    throw new ProblemError(reply.status, { detail: "the answer is no JSON: is the URL that of the API?" }, { cause });
+  }
 }
 
 function viewOf(reply: Reply): ClaimView {
@@ -68,16 +74,16 @@ export class Api {
     if (options.token !== undefined && options.fetch === undefined) checkWay(options.url);
     this.#url = options.url.replace(/\/$/, "");
     this.#headers = options.token === undefined ? {} : { Authorization: `Bearer ${options.token}` };
-    this.retry = { ...DEFAULT_RETRY, ...options.retry };
+    this.retry = merged<RetryPolicy>(DEFAULT_RETRY, options.retry);
     this.budget = options.budget ?? new RetryBudget();
     this.#fetch = options.fetch ?? ((url, init) => fetch(url, init));
   }
 
   /** Asks to be the one who runs. */
-  async claim(request: ClaimRequest): Promise<Timed<ClaimView>> {
+  async claim(request: ClaimRequest, signal?: AbortSignal, within?: number): Promise<Timed<ClaimView>> {
     // The server may look before it writes where it knows that this was asked before.
     const body = (attempt: number) => (attempt > 1 ? { ...request, retry: true } : request);
-    const reply = await this.send("POST", "/v1/claims", body);
+    const reply = await this.send("POST", "/v1/claims", body, within, signal);
     const view = viewOf(reply);
     // P30: an attempt without an answer may have won, and the one that was answered was then told of that lease (P6).
     const countsFrom = reply.attempts > 1 ? reply.firstSentAt : reply.sentAt + view.took_ms;
@@ -123,17 +129,17 @@ export class Api {
   }
 
   /** One call, until there is an answer. */
-  send(method: string, path: string, body?: (attempt: number) => unknown, within?: number): Promise<Reply> {
+  send(method: string, path: string, body?: (attempt: number) => unknown, within?: number, signal?: AbortSignal): Promise<Reply> {
     const headers = body ? { ...this.#headers, "Content-Type": "application/json" } : this.#headers;
     const build = (attempt: number) => ({
       method,
       url: this.#url + path,
       headers,
-      body: body && JSON.stringify(body(attempt)),
+      body: body && jsonText(body(attempt)),
     });
     // What a lease needs is sent whatever others have spent: to give up one that lives is to do it twice.
     const budget = within === undefined ? this.budget : new RetryBudget(Infinity);
-    return send(this.#fetch, build, new Course(this.#policy(within), budget));
+    return send(this.#fetch, build, new Course(this.#policy(within), budget), signal);
   }
 
   /** What is worth doing only until a moment is tried as often as fits. */

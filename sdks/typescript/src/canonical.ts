@@ -140,10 +140,17 @@ export function canonicalize(text: string | Uint8Array): string {
   return canonical;
 }
 
+/** A value as JSON; undefined where it has no such form, as a function. `JSON.stringify` would make null of `NaN`. */
+export function jsonText(value: unknown): string | undefined {
+  return JSON.stringify(value, (_, part: unknown) => {
+    if (typeof part === "number" && !Number.isFinite(part)) throw new PayloadInvalid("number");
+    return part;
+  });
+}
+
 /** The canonical form of a value: what `JSON.stringify` takes. */
 export function canonicalOf(value: unknown): string {
-  // Without a JSON form, such as a function, it is undefined, whatever its type says.
-  const text = JSON.stringify(value) as string | undefined;
+  const text = jsonText(value);
   if (text === undefined) throw new PayloadInvalid("syntax");
   return canonicalize(text);
 }

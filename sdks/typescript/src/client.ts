@@ -1,10 +1,13 @@
 /** A client that asks until there is an answer, always with the key it began with. */
 import { type Answer, answerOf } from "./answer.js";
+import { jsonText } from "./canonical.js";
 import { SemelError } from "./errors.js";
 import { checkKey, newKey } from "./keys.js";
+import { merged } from "./merge.js";
 import type { Entry, Outbox, StoredRequest } from "./outbox.js";
 import { Course, DEFAULT_RETRY, RetryBudget, type RetryPolicy } from "./retry.js";
 import { type Fetch, type Outgoing, send } from "./send.js";
+import { type Query, checkBase, isWhole, joined, withQuery } from "./url.js";
 
 /** How a client is set up. */
 export interface ClientOptions {
@@ -22,7 +25,9 @@ export interface ClientOptions {
 /** What a request may carry besides its method and URL. */
 export interface RequestOptions {
   json?: unknown;
-  body?: string | Uint8Array<ArrayBuffer>;
+  body?: string | Uint8Array;
+  /** Goes after the `?` of the URL. */
+  query?: Query;
   contentType?: string;
   headers?: Record<string, string>;
   signal?: AbortSignal;
@@ -33,14 +38,16 @@ export interface KeyedOptions extends RequestOptions {
   key?: string;
 }
 
-const isWhole = (url: string) => /^[a-z]+:\/\//i.test(url);
+/** Methods that change nothing. They need no key. */
+const SAFE = new Set(["GET", "HEAD", "OPTIONS"]);
 
 function stored(method: string, url: string, options: RequestOptions): StoredRequest {
   if (options.json !== undefined && options.body !== undefined) throw new TypeError("either json or body");
   const json = options.json !== undefined;
-  const text = json ? JSON.stringify(options.json) : (options.body ?? "");
+  const text = json ? jsonText(options.json) : (options.body ?? "");
+  if (text === undefined) throw new TypeError("json has no JSON form");
   const body = typeof text === "string" ? new TextEncoder().encode(text) : text;
-  return { method: method.toUpperCase(), url, contentType: options.contentType ?? (json ? "application/json" : null), body };
+  return { method: method.toUpperCase(), url: withQuery(url, options.query), contentType: options.contentType ?? (json ? "application/json" : null), body };
 }
 
 /** One may be shared by a whole process, so that its retry budget is. */
@@ -49,21 +56,29 @@ export class Client {
   readonly budget: RetryBudget;
   readonly #options: ClientOptions;
   readonly #fetch: Fetch;
+  readonly #base: string;
 
   constructor(options: ClientOptions = {}) {
     this.#options = options;
-    this.retry = { ...DEFAULT_RETRY, ...options.retry };
+    this.#base = checkBase(options.baseUrl ?? "");
+    this.retry = merged<RetryPolicy>(DEFAULT_RETRY, options.retry);
     this.budget = options.budget ?? new RetryBudget();
     this.#fetch = options.fetch ?? ((url, init) => fetch(url, init));
   }
 
   /**
-   * Asks until there is an answer. The key is made here, once, unless the operation has one of its own. Throws `Conflict`
-   * and `InDoubt`, which are never retried; other `ProblemError`s where Semel refused; `GaveUp`.
+   * Asks until there is an answer. The key is made here, once, unless the operation has one of its own; GET, HEAD and
+   * OPTIONS change nothing and have none. Throws `Conflict` and `InDoubt`, which are never retried; other `ProblemError`s where Semel refused; `GaveUp`.
    */
   async request(method: string, url: string, options: KeyedOptions = {}): Promise<Answer> {
-    const key = options.key === undefined ? newKey() : checkKey(options.key);
+    const made = SAFE.has(method.toUpperCase()) ? undefined : newKey();
+    const key = options.key === undefined ? made : checkKey(options.key);
     return this.#send(key, stored(method, url, options), options);
+  }
+
+  /** `request` with GET: sent again like the others, and without a key. */
+  get(url: string, options: RequestOptions = {}): Promise<Answer> {
+    return this.request("GET", url, options);
   }
 
   /** `request` with POST. */
@@ -71,9 +86,19 @@ export class Client {
     return this.request("POST", url, options);
   }
 
+  /** `request` with PUT. */
+  put(url: string, options: KeyedOptions = {}): Promise<Answer> {
+    return this.request("PUT", url, options);
+  }
+
   /** `request` with PATCH. */
   patch(url: string, options: KeyedOptions = {}): Promise<Answer> {
     return this.request("PATCH", url, options);
+  }
+
+  /** `request` with DELETE. */
+  delete(url: string, options: KeyedOptions = {}): Promise<Answer> {
+    return this.request("DELETE", url, options);
   }
 
   /**
@@ -106,10 +131,10 @@ export class Client {
   }
 
   #whole(url: string): string {
-    return isWhole(url) ? url : (this.#options.baseUrl ?? "").replace(/\/$/, "") + url;
+    return joined(this.#base, url);
   }
 
-  async #send(key: string, request: StoredRequest, options: RequestOptions, maybeSent = false): Promise<Answer> {
+  async #send(key: string | undefined, request: StoredRequest, options: RequestOptions, maybeSent = false): Promise<Answer> {
     const { headers = {} } = this.#options;
     const outgoing: Outgoing = {
       method: request.method,
@@ -118,11 +143,11 @@ export class Client {
         ...headers,
         ...options.headers,
         ...(request.contentType === null ? {} : { "Content-Type": request.contentType }),
-        "Idempotency-Key": key,
+        ...(key === undefined ? {} : { "Idempotency-Key": key }),
       },
       body: request.body.length > 0 ? request.body : undefined,
     };
-    const course = new Course(this.retry, this.budget, key);
+    const course = new Course(this.retry, this.budget, key, undefined, SAFE.has(request.method));
     course.unknown = maybeSent;
     const reply = await send(this.#fetch, () => outgoing, course, options.signal);
     return answerOf(reply, key, reply.attempts);

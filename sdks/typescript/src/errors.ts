@@ -23,7 +23,7 @@ export class KeyInvalid extends SemelError {
 /** A payload that can't be compared (rule P3). */
 export class PayloadInvalid extends SemelError {
   constructor(readonly reason: "duplicate" | "number" | "depth" | "syntax") {
-    super(`the payload can't be fingerprinted as JSON: ${reason}`);
+    super(`the payload can't be compared as JSON: ${reason}`);
   }
 }
 
@@ -37,8 +37,9 @@ export class ProblemError extends SemelError {
   constructor(
     readonly status: number,
     readonly problem: Problem,
+    options?: ErrorOptions,
   ) {
-    super(`${problem.code ?? status}: ${problem.detail ?? problem.title ?? "the server refused"}`);
+    super(`${problem.code ?? status}: ${problem.detail ?? problem.title ?? "the server refused"}`, options);
     this.code = problem.code ?? "";
   }
 }

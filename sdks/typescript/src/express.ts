@@ -1,9 +1,9 @@
 /** Express middleware: requests with a key run once. Put it after the body parser and whatever authenticates. */
-import type { Request, RequestHandler, Response } from "express";
-import { type MiddlewareOptions, OUTCOME_HEADER, type Plain, admit, settled } from "./http.js";
-import type { Lease } from "./lease.js";
-import { begin, byName, certificateOf, headerOf, headersOf, isEventStream, leaseOf, parsedBody, target } from "./node.js";
-import { MAX_BODY_BYTES } from "./worker.js";
+import type { Request, RequestHandler } from "express";
+import { leaseOf, under } from "./current.js";
+import { hold, sendPlain } from "./hold.js";
+import { type MiddlewareOptions, admit } from "./http.js";
+import { certificateOf, headerOf, parsedBody, target } from "./node.js";
 
 export { leaseOf };
 
@@ -21,109 +21,10 @@ export function idempotency(options: MiddlewareOptions<Request>): RequestHandler
     admit(options, request, request.method, header, asked).then((admission) => {
       if ("answer" in admission) sendPlain(response, admission.answer);
       else {
-        if ("lease" in admission) hold(request, response, admission.lease, options.keepHeaders);
-        next();
+        const lease = "lease" in admission ? admission.lease : undefined;
+        if (lease) hold(request, response, lease, options);
+        under(lease, next);
       }
     }, next);
-  };
-}
-
-function sendPlain(response: Response, plain: Plain): void {
-  response.statusCode = plain.status;
-  for (const [name, value] of byName(plain.headers)) response.setHeader(name, value);
-  response.setHeader("Content-Length", plain.body.length);
-  response.end(plain.body);
-}
-
-type Chunk = string | Uint8Array;
-
-/** Holds the answer back until it is recorded. What is too large or a stream goes on as it comes, and isn't kept. */
-function hold(request: Request, response: Response, lease: Lease, keepHeaders?: string[]): void {
-  const write = response.write.bind(response) as (chunk: Chunk) => boolean;
-  const end = response.end.bind(response) as (chunk?: Chunk) => Response;
-  const writeHead = response.writeHead.bind(response) as (status: number) => Response;
-  const flushHeaders = response.flushHeaders.bind(response);
-  const chunks: Buffer[] = [];
-  let size = 0;
-  let passing = false;
-  let ended = false;
-  let said: string | undefined;
-  begin(request, response, lease);
-
-  const add = (chunk: unknown, encoding: unknown) => {
-    if (typeof chunk !== "string" && !(chunk instanceof Uint8Array)) return;
-    const bytes = typeof chunk === "string" ? Buffer.from(chunk, encoding as BufferEncoding | undefined) : Buffer.from(chunk);
-    size += bytes.length;
-    chunks.push(bytes);
-    passing ||= size > MAX_BODY_BYTES || isEventStream(response.getHeader("content-type"));
-  };
-  const outcome = () => {
-    const header = response.getHeader(OUTCOME_HEADER);
-    said ??= typeof header === "string" ? header.trim().toLowerCase() : undefined;
-    if (!response.headersSent) response.removeHeader(OUTCOME_HEADER);
-  };
-  const passOn = () => {
-    outcome();
-    // Node writes the head by this method when the first chunk comes.
-    Object.assign(response, { writeHead });
-    for (const chunk of chunks.splice(0)) write(chunk);
-  };
-  const finish = async () => {
-    outcome();
-    const body = passing ? undefined : Buffer.concat(chunks);
-    const answer = { status: response.statusCode, headers: headersOf(response), body, size };
-    const restore = headOf(response);
-    const instead = await settled(lease, answer, said, keepHeaders);
-    Object.assign(response, { write, end, writeHead, flushHeaders });
-    if (!response.headersSent) restore();
-    if (instead && !response.headersSent) {
-      for (const name of response.getHeaderNames()) response.removeHeader(name);
-      sendPlain(response, instead);
-      return;
-    }
-    for (const chunk of chunks.splice(0)) write(chunk);
-    end();
-  };
-
-  Object.assign(response, {
-    writeHead: (status: number, ...rest: unknown[]) => {
-      response.statusCode = status;
-      const headers = rest.find((given) => typeof given === "object" && given !== null && !Array.isArray(given));
-      for (const [name, value] of Object.entries((headers ?? {}) as Record<string, string>)) response.setHeader(name, value);
-      return response;
-    },
-    // By itself it would write a head that isn't there yet. What is held back has none to be seen early.
-    flushHeaders: () => {
-      if (ended || !isEventStream(response.getHeader("content-type"))) return;
-      passing = true;
-      passOn();
-      flushHeaders();
-    },
-    write: (chunk: unknown, encoding: unknown) => {
-      if (ended) return false;
-      add(chunk, encoding);
-      if (passing) passOn();
-      return true;
-    },
-    end: (chunk: unknown, encoding: unknown) => {
-      // A handler that answers and then throws: the error handler finds no answer sent, and would give another.
-      if (ended) return response;
-      ended = true;
-      if (typeof chunk !== "function") add(chunk, encoding);
-      finish().catch((error: unknown) => response.destroy(error as Error));
-      return response;
-    },
-  });
-}
-
-/** Keeps status and headers as they are now; gives what puts them back. */
-function headOf(response: Response): () => void {
-  const { statusCode, statusMessage } = response;
-  const headers = new Map(Object.entries(response.getHeaders()));
-  return () => {
-    Object.assign(response, { statusCode, statusMessage });
-    for (const name of response.getHeaderNames()) if (!headers.has(name)) response.removeHeader(name);
-    // Only what was changed: names are given in lower case here, and those that were set otherwise stay so.
-    for (const [name, value = ""] of headers) if (response.getHeader(name) !== value) response.setHeader(name, value);
   };
 }

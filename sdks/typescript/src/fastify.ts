@@ -1,7 +1,8 @@
 /** Fastify plugin: requests with a key run once. Register it after whatever authenticates. */
 import type { FastifyPluginAsync, FastifyReply, FastifyRequest } from "fastify";
+import { leaseOf } from "./current.js";
 import { type MiddlewareOptions, OUTCOME_HEADER, admit, broken, settled } from "./http.js";
-import { begin, byName, certificateOf, headerOf, isEventStream, leaseOf, parsedBody, target } from "./node.js";
+import { begin, byName, certificateOf, headerOf, isEventStream, parsedBody, target } from "./node.js";
 
 export { leaseOf };
 
@@ -43,7 +44,7 @@ const plugin: FastifyPluginAsync<MiddlewareOptions<FastifyRequest>> = async (app
       return payload;
     }
     const answer = { status: reply.statusCode, headers: headers(reply), body, size: body.length };
-    const instead = await settled(lease, answer, said, options.keepHeaders);
+    const instead = await settled(lease, answer, said, options);
     if (!instead) return payload;
     for (const name of Object.keys(reply.getHeaders())) reply.removeHeader(name);
     for (const [name, value] of byName(instead.headers)) reply.header(name, value);
@@ -56,7 +57,7 @@ const plugin: FastifyPluginAsync<MiddlewareOptions<FastifyRequest>> = async (app
     const lease = leaseOf(request);
     if (!lease || !streams.has(request) || !reply.raw.writableFinished) return;
     const answer = { status: reply.statusCode, headers: headers(reply), body: undefined, size: 0 };
-    await settled(lease, answer, streams.get(request), options.keepHeaders);
+    await settled(lease, answer, streams.get(request), options);
   });
 };
 
@@ -80,5 +81,9 @@ function bytesOf(payload: unknown): Uint8Array | undefined {
 }
 
 /** `app.register(idempotency, { semel })`. */
-// Without this mark, Fastify would keep the hooks to the plugin's own routes.
-export const idempotency = Object.assign(plugin, { [Symbol.for("skip-override")]: true });
+// Without the first mark, Fastify would keep the hooks to the plugin's own routes; by the others it refuses versions that don't fit.
+export const idempotency = Object.assign(plugin, {
+  [Symbol.for("skip-override")]: true,
+  [Symbol.for("fastify.display-name")]: "@semel/client",
+  [Symbol.for("plugin-meta")]: { name: "@semel/client", fastify: ">=5" },
+});

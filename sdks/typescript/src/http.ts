@@ -2,19 +2,24 @@
  * HTTP requests as operations, without I/O: what counts, what an answer means, what is kept of it. The rules are those of
  * the sidecar's HTTP layer (`docs/http.md`).
  */
-import { sha256 } from "@noble/hashes/sha2.js";
-import { bytesToHex, concatBytes, utf8ToBytes } from "@noble/hashes/utils.js";
 import { fromBase64, toBase64 } from "./answer.js";
 import type { AnswerInput, ClaimView, Outcome } from "./api-types.js";
 import { ALWAYS, type Counted, type Credentials, asksToSignIn, counted, hasCredentials } from "./credentials.js";
-import { GaveUp, KeyInvalid, PayloadInvalid, type Problem, ProblemError, SemelError } from "./errors.js";
-import { type Part, fingerprint } from "./fingerprint.js";
+import { type Part, digestOf, principalKey } from "./digest.js";
+import { KeyInvalid, ProblemError, SemelError } from "./errors.js";
 import { keyOfHeader } from "./keys.js";
 import type { Lease } from "./lease.js";
-import { MAX_BODY_BYTES, type Semel, type Terms } from "./worker.js";
+import { merged } from "./merge.js";
+import { AGAIN, type Log, type Plain, logged, ofError, problem, say } from "./problem.js";
+import { MAX_BODY_BYTES } from "./outcome.js";
+import type { Operation, Semel, Terms } from "./worker.js";
 
 export const OUTCOME_HEADER = "semel-outcome";
 export const MAX_REQUEST_BYTES = 2 * 1024 * 1024;
+/** So long an answer is held back until it is whole. */
+export const HOLD_MS = 5000;
+/** A handler whose client has left and that doesn't answer keeps its lease for so long. */
+export const ABANDONED_MS = 600_000;
 const KEY_HEADERS = ["idempotency-key", "x-idempotency-key"];
 const METHOD_OVERRIDES = ["x-http-method-override", "x-http-method", "x-method-override"];
 const NOT_NOW = new Set([401, 407, 408, 409, 425, 429]);
@@ -45,6 +50,8 @@ export interface MiddlewareOptions<R> {
   keepHeaders?: string[];
   /** What counts as credentials where `principal` says nothing. */
   credentials?: Credentials;
+  /** Takes what an operator should know, such as an API that refuses this process; `console.error` unless said. */
+  log?: Log;
 }
 
 /** A request, as all frameworks have it. */
@@ -60,17 +67,10 @@ export interface Asked {
   certificate?: string | undefined;
 }
 
-/** An answer to be sent. */
-export interface Plain {
-  status: number;
-  headers: [string, string][];
-  body: Uint8Array<ArrayBuffer>;
-}
-
 /** What the middleware does with a request: passes it, answers it, or lets it run under a lease. */
 export type Admission = { pass: true } | { answer: Plain } | { lease: Lease };
 
-function requestFingerprint(asked: Asked, withHost: boolean, credentials: Counted): string {
+function requestFingerprint(asked: Asked, withHost: boolean, credentials: Counted): Promise<string> {
   const host = withHost ? (asked.header("host")[0] ?? "").trim().toLowerCase() : "";
   const full = asked.header("content-type")[0] ?? "";
   const essence = full.split(";")[0]?.trim().toLowerCase() ?? "";
@@ -88,19 +88,11 @@ function requestFingerprint(asked: Asked, withHost: boolean, credentials: Counte
     if (at >= ALWAYS) parts.push({ kind: "raw", data: name });
     parts.push({ kind: "raw", data: values.join("\n") });
   }
-  return bytesToHex(fingerprint(parts));
-}
-
-/** The key under which a principal's `key` is claimed: keys of two principals never meet. */
-export function principalKey(principal: string, key: string): string {
-  const owner = utf8ToBytes(principal);
-  const size = new Uint8Array(8);
-  new DataView(size.buffer).setUint32(0, owner.length, true);
-  return `p-${bytesToHex(sha256(concatBytes(size, owner, utf8ToBytes(key))))}`;
+  return digestOf(parts);
 }
 
 /** The key to claim. What looks like a principal's own is nobody else's to use. */
-function ownedKey(principal: string | undefined, key: string): string {
+async function ownedKey(principal: string | undefined, key: string): Promise<string> {
   if (principal) return principalKey(principal, key);
   if (OWNED.test(key)) throw new KeyInvalid("character");
   return key;
@@ -124,40 +116,44 @@ export async function admit<R>(
     }
     const principal = options.principal?.(request);
     const { semel, scope = "http" } = options;
-    const operation = {
-      ...semel.terms,
-      ...options.terms,
-      scope: typeof scope === "string" ? scope : scope(request),
-      key: ownedKey(principal, key),
-    };
+    const own = { scope: typeof scope === "string" ? scope : scope(request), key: await ownedKey(principal, key) };
+    const operation = merged<Operation>(own, semel.terms, options.terms);
     const given = await asked();
     const found = principal ? [] : counted(options.credentials ?? {}, header, given.certificate);
-    const digest = requestFingerprint(given, options.authority ?? true, found);
+    const digest = await requestFingerprint(given, options.authority ?? true, found);
     const { view, lease } = await semel.admit(semel.claimRequest(operation, digest));
     if (view.status === "unprotected") return { pass: true };
     if (lease && !principal && !hasCredentials(found)) ANONYMOUS.add(lease);
     return lease ? { lease } : { answer: replayed(view) };
   } catch (error) {
-    return { answer: ofError(error) };
+    return { answer: ofError(error, options.log) };
   }
+}
+
+/** A handler's answer; without a body where that went on as it came. */
+export interface Answered {
+  status: number;
+  headers: [string, string][];
+  body: Uint8Array | undefined;
+  size: number;
 }
 
 /** Records a handler's answer; gives the one to send in its place, where that isn't the handler's. */
 export async function settled(
   lease: Lease,
-  answer: { status: number; headers: [string, string][]; body: Uint8Array | undefined; size: number },
+  answer: Answered,
   said: string | undefined,
-  keepHeaders: string[] = [],
+  options: Pick<MiddlewareOptions<never>, "keepHeaders" | "log"> = {},
 ): Promise<Plain | undefined> {
   const location = answer.headers.find(([name]) => name.toLowerCase() === "location")?.[1];
   const outcome = outcomeOfStatus(answer.status, said, ANONYMOUS.has(lease), location);
   const keeps = outcome === "complete" || outcome === "fail";
   try {
-    await lease.settle(outcome, keeps ? kept(answer, keepHeaders) : undefined);
+    await lease.settle(outcome, keeps ? kept(answer, options.keepHeaders ?? []) : undefined);
     return undefined;
   } catch (error) {
     if (!(error instanceof SemelError)) throw error;
-    return keeps ? unsettled(error) : undefined;
+    return keeps ? unsettled(error, options.log) : undefined;
   } finally {
     lease.stop();
   }
@@ -177,10 +173,7 @@ export function outcomeOfStatus(status: number, said: string | undefined, anonym
   return status >= 400 ? "fail" : "complete";
 }
 
-function kept(
-  answer: { status: number; headers: [string, string][]; body: Uint8Array | undefined; size: number },
-  more: string[],
-): AnswerInput {
+function kept(answer: Answered, more: string[]): AnswerInput {
   const allowed = new Set([...KEPT, ...more.map((name) => name.toLowerCase())]);
   // A header that the record can't hold is left out, rather than the whole answer.
   const headers = answer.headers
@@ -196,7 +189,7 @@ function kept(
 export function replayed(view: ClaimView): Plain {
   const answer = view.answer ?? {};
   if (answer.status === undefined) {
-    return problem(409, "idempotency_answer_unreadable", "The stored answer is none of HTTP");
+    return problem(500, "idempotency_answer_unreadable", "The stored answer is none of HTTP");
   }
   const { status } = answer;
   const headers = (answer.headers ?? []).map((header): [string, string] => [header.name, header.value]);
@@ -210,49 +203,11 @@ export function replayed(view: ClaimView): Plain {
   return { status, headers, body: fromBase64(answer.body_base64 ?? "") };
 }
 
-/** A problem document (RFC 9457) of our own. */
-export function problem(status: number, code: string, title: string, more: Partial<Problem> = {}): Plain {
-  return ofDocument(status, { type: `urn:semel:problem:${code}`, title, status, detail: title, code, retryable: false, ...more });
-}
-
-function ofDocument(status: number, document: Problem): Plain {
-  const shown = { ...document };
-  delete shown.claim;
-  const headers: [string, string][] = [
-    ["Content-Type", "application/problem+json"],
-    ["Cache-Control", "no-store"],
-  ];
-  const after = document.retryAfterMs;
-  if (after !== undefined) headers.push(["Retry-After", String(Math.max(1, Math.ceil(after / 1000)))]);
-  return { status, headers, body: new TextEncoder().encode(JSON.stringify(shown)) };
-}
-
-const AGAIN = { retryable: true, retryAfterMs: 1000 };
-
-/** The answer where there is none: nothing was started, or nobody knows; never a guess. */
-function ofError(error: unknown): Plain {
-  if (error instanceof KeyInvalid) return problem(400, "idempotency_key_invalid", "The Idempotency-Key can't be used");
-  if (error instanceof PayloadInvalid) return problem(400, "idempotency_payload_invalid", "The payload can't be compared");
-  if (error instanceof TooLarge) {
-    return problem(413, "idempotency_body_too_large", "The request's body is too large to be compared");
-  }
-  if (error instanceof GaveUp && error.problem?.code && error.status !== undefined) {
-    return ofDocument(error.status, error.problem);
-  }
-  if (error instanceof ProblemError && error.code.startsWith("idempotency_")) return ofDocument(error.status, error.problem);
-  if (error instanceof SemelError) {
-    return problem(503, "idempotency_store_unavailable", "The request was not started", AGAIN);
-  }
-  throw error;
-}
-
-function unsettled(error: SemelError): Plain {
+function unsettled(error: SemelError, log: Log = logged): Plain {
   if (error instanceof ProblemError && error.code === "idempotency_lease_not_held") {
     if (error.problem.claim) return replayed(error.problem.claim);
     return problem(503, "idempotency_lease_lost", "Another took the request over", AGAIN);
   }
+  say(log, `semel: a handler ran, and its answer could not be recorded (${error.name})`);
   return problem(503, "idempotency_unrecorded", "The outcome could not be recorded", AGAIN);
 }
-
-/** The request's body is past the bound. */
-export class TooLarge extends SemelError {}

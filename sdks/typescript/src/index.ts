@@ -26,10 +26,11 @@ export {
   Unknown,
   Unrecorded,
 } from "./errors.js";
-export { canonicalize } from "./canonical.js";
-export { fingerprintOf } from "./fingerprint.js";
+export { currentLease } from "./current.js";
 export type { MiddlewareOptions } from "./http.js";
+export { type FetchOptions, type RetryingFetch, createFetch } from "./fetch.js";
 export { checkKey, newKey } from "./keys.js";
 export type { Lease } from "./lease.js";
+export type { Query } from "./url.js";
 export { DEFAULT_RETRY, RetryBudget, type RetryEvent, type RetryPolicy } from "./retry.js";
 export { type Operation, type Result, Semel, type SemelOptions, type Terms, type Wrapping } from "./worker.js";

@@ -5,9 +5,19 @@ import { KeyInvalid } from "./errors.js";
 export const MAX_BYTES = 255;
 const LONGEST = 1024;
 
+/** A random UUID, also on pages without HTTPS: `crypto.randomUUID` is not there. */
+function randomUuid(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  const at = (index: number) => bytes[index] ?? 0;
+  bytes[6] = (at(6) & 0x0f) | 0x40;
+  bytes[8] = (at(8) & 0x3f) | 0x80;
+  const hex = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
+}
+
 /** A key for a new operation. Make it when the operation begins, keep it for every retry. */
 export function newKey(prefix = "idem_"): string {
-  return checkKey(prefix + crypto.randomUUID());
+  return checkKey(prefix + randomUuid());
 }
 
 /** The same text, or `KeyInvalid`: looked at in the order empty, too long, characters. */

@@ -1,14 +1,10 @@
 /** What Express and Fastify share: requests and answers of Node's own server. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { TLSSocket } from "node:tls";
-import { type Asked, MAX_REQUEST_BYTES, TooLarge } from "./http.js";
+import { attach } from "./current.js";
+import { ABANDONED_MS, type Asked, MAX_REQUEST_BYTES } from "./http.js";
 import type { Lease } from "./lease.js";
-
-const LEASES = new WeakMap<object, Lease>();
-const ABANDONED_MS = 600_000;
-
-/** The lease under which a request runs; nothing where it has no key, or its scope isn't enforced. */
-export const leaseOf = (request: object): Lease | undefined => LEASES.get(request);
+import { TooLarge } from "./problem.js";
 
 /** The lines of a header, each by itself. */
 export const headerOf =
@@ -41,7 +37,7 @@ export function parsedBody(request: IncomingMessage, body: unknown): Asked["body
 
 /** Begins a run. Where the client has left and the handler never answers, the lease is not renewed for ever. */
 export function begin(request: object, response: ServerResponse, lease: Lease): void {
-  LEASES.set(request, lease);
+  attach(request, lease);
   lease.start();
   response.once("close", () => {
     setTimeout(() => lease.stop(), ABANDONED_MS).unref();

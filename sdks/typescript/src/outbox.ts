@@ -23,7 +23,7 @@ export interface StoredRequest {
   method: string;
   url: string;
   contentType: string | null;
-  body: Uint8Array<ArrayBuffer>;
+  body: Uint8Array;
 }
 
 /** One call: its name, its key, and what it sends once that is known. */

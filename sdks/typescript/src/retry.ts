@@ -47,8 +47,12 @@ export interface RetryPolicy {
   totalTimeout: number;
   /** A server that asks for a longer pause is not waited for. */
   maxRetryAfter: number;
-  /** Called for each step of each call. What it throws is dropped. */
+  /** Called for each step of each call. What it throws is dropped, as with the others. */
   onEvent?: (event: RetryEvent) => void;
+  /** Called before each pause, of which `pause` is the length. */
+  onRetry?: (event: RetryEvent) => void;
+  /** Called when there is no further attempt, and no answer. */
+  onGiveUp?: (event: RetryEvent) => void;
 }
 
 /** What is not said otherwise. */
@@ -97,7 +101,7 @@ export class RetryBudget {
 export interface Received {
   status: number;
   headers: Headers;
-  body: Uint8Array<ArrayBuffer>;
+  body: Uint8Array;
 }
 
 /** The body of an answer, as text. */
@@ -113,6 +117,14 @@ function checked(value: object): Problem {
   return problem;
 }
 
+/** What Stripe calls an `idempotency_error`, in this package's words: a conflict, or a key that is in use. */
+function ofStripe(status: number, error: unknown): Problem {
+  const { type, code } = (typeof error === "object" && error !== null ? error : {}) as { type?: unknown; code?: unknown };
+  if (code === "idempotency_key_in_use") return { code: "idempotency_in_flight", retryable: true };
+  if (type !== "idempotency_error") return {};
+  return status === 409 ? { code: "idempotency_in_flight", retryable: true } : { code: "idempotency_conflict", retryable: false };
+}
+
 /** The problem document of an answer, or nothing. */
 export function problemOf(received: Received): Problem {
   const media = (received.headers.get("content-type") ?? "").split(";")[0]?.trim().toLowerCase() ?? "";
@@ -120,7 +132,8 @@ export function problemOf(received: Received): Problem {
   if (media !== "application/json" && !media.endsWith("+json")) return {};
   try {
     const value: unknown = JSON.parse(textOf(received));
-    return value !== null && typeof value === "object" && !Array.isArray(value) ? checked(value) : {};
+    if (value === null || typeof value !== "object" || Array.isArray(value)) return {};
+    return { ...ofStripe(received.status, (value as { error?: unknown }).error), ...checked(value) };
   } catch {
     return {};
   }
@@ -129,11 +142,19 @@ export function problemOf(received: Received): Problem {
 /** How long the server asks to wait: the finer of what it says, in milliseconds. */
 export function retryAfter(headers: Headers, problem: Problem, now = Date.now()): number | undefined {
   if (problem.retryAfterMs !== undefined) return problem.retryAfterMs;
+  const millis = headers.get("retry-after-ms")?.trim() ?? "";
+  if (/^[0-9]{1,12}(\.[0-9]+)?$/.test(millis)) return Number(millis);
   const text = headers.get("retry-after")?.trim();
   if (!text) return undefined;
   if (/^[0-9]{1,9}$/.test(text)) return Number(text) * 1000;
   const at = Date.parse(text);
   return Number.isNaN(at) ? undefined : Math.max(0, at - now);
+}
+
+/** The word of other APIs, OpenAI's and Stripe's among them. */
+function shouldRetry(headers: Headers): boolean | undefined {
+  const said = (headers.get("x-should-retry") ?? headers.get("stripe-should-retry"))?.trim().toLowerCase();
+  return said === "true" ? true : said === "false" ? false : undefined;
 }
 
 /** What an answer means for the next attempt. */
@@ -151,7 +172,8 @@ export function judge(received: Received): Verdict {
   const { status } = received;
   // A plain 409 may be a conflict for good; one that names a time is not.
   const byStatus = RETRYABLE.has(status) || (status === 409 && after !== undefined);
-  const again = problem.retryable === undefined ? byStatus : problem.retryable && status >= 400;
+  const said = problem.retryable ?? shouldRetry(received.headers) ?? byStatus;
+  const again = said && status >= 400;
   const code = problem.code ?? "";
   return { again, counts: !WAITING.has(code), after, nothingDone: NOT_STARTED.has(code) };
 }
@@ -177,6 +199,8 @@ export class Course {
     private readonly budget: RetryBudget,
     private readonly key?: string,
     private readonly sources: Sources = SOURCES,
+    /** Whether the request changes nothing, so that nothing is unknown in the end. */
+    private readonly safe = false,
   ) {
     this.#end = sources.now() + policy.totalTimeout;
     budget.call();
@@ -198,13 +222,13 @@ export class Course {
       if (end) this.#tell(end);
       return undefined;
     }
-    this.unknown ||= !verdict.nothingDone;
+    this.unknown ||= !verdict.nothingDone && !this.safe;
     return this.#pause(`the last answer was ${received.status}`, verdict.counts, verdict.after, received);
   }
 
   /** The pause after an attempt without an answer. */
   afterError(error: unknown): number {
-    this.unknown ||= !neverSent(error);
+    this.unknown ||= !neverSent(error) && !this.safe;
     const name = error instanceof Error ? error.name : "error";
     return this.#pause(`no answer (${name})`, true, undefined, undefined, error);
   }
@@ -230,10 +254,13 @@ export class Course {
   }
 
   #tell(kind: RetryEvent["kind"], pause = 0, reason = ""): void {
-    try {
-      this.policy.onEvent?.({ kind, attempt: this.attempts, pause, reason });
-    } catch {
-      // Counters that fail change no call.
+    const { onEvent, onRetry, onGiveUp } = this.policy;
+    for (const hook of [onEvent, kind === "retry" ? onRetry : undefined, kind === "gave_up" ? onGiveUp : undefined]) {
+      try {
+        hook?.({ kind, attempt: this.attempts, pause, reason });
+      } catch {
+        // Counters that fail change no call.
+      }
     }
   }
 }

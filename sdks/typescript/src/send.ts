@@ -13,7 +13,7 @@ export interface Outgoing {
   method: string;
   url: string;
   headers: Record<string, string>;
-  body?: string | Uint8Array<ArrayBuffer> | undefined;
+  body?: string | Uint8Array | undefined;
 }
 
 /** The answer that counts, and when its attempt and the first of all were sent, by `performance.now()`. */
@@ -26,7 +26,8 @@ export interface Reply extends Received {
 /** Past `MAX_ANSWER_BYTES`. */
 export class AnswerTooLarge extends SemelError {}
 
-const sleep = (ms: number, signal?: AbortSignal) =>
+/** Waits, unless the signal ends it. */
+export const sleep = (ms: number, signal?: AbortSignal) =>
   new Promise<void>((resolve, reject) => {
     const timer = setTimeout(() => {
       signal?.removeEventListener("abort", stop);
@@ -76,23 +77,33 @@ async function attempt(fetch: Fetch, outgoing: Outgoing, limit: number, outer?: 
     // A redirect is an answer. Followed, it would take the key to another place, and what that one says, or that it isn't
     // there, would be taken for what became of this request.
     const redirect = "manual";
-    const response = await fetch(outgoing.url, { method, headers, signal, redirect, ...(body === undefined ? {} : { body }) });
+    const response = await fetch(outgoing.url, { method, headers, signal, redirect, ...(body === undefined ? {} : { body: body as BodyInit }) });
     return { status: response.status, headers: response.headers, body: await gathered(response) };
   } finally {
     clearTimeout(timer);
   }
 }
 
-async function gathered(response: Response): Promise<Uint8Array<ArrayBuffer>> {
+/** By a reader: Safari's streams can't be iterated over. */
+async function gathered(response: Response): Promise<Uint8Array> {
   if (response.body === null) return new Uint8Array();
+  const reader = response.body.getReader();
   const chunks: Uint8Array[] = [];
   let size = 0;
-  for await (const chunk of response.body as unknown as AsyncIterable<Uint8Array>) {
-    size += chunk.length;
-    if (size > MAX_ANSWER_BYTES) throw new AnswerTooLarge(`the answer has more than ${MAX_ANSWER_BYTES} bytes`);
-    chunks.push(chunk);
+  for (let next = await reader.read(); !next.done; next = await reader.read()) {
+    size += next.value.length;
+    if (size > MAX_ANSWER_BYTES) {
+      await reader.cancel().catch(() => undefined);
+      throw new AnswerTooLarge(`the answer has more than ${MAX_ANSWER_BYTES} bytes`);
+    }
+    chunks.push(next.value);
   }
-  const out = new Uint8Array(size);
+  return concat(chunks);
+}
+
+/** One after the other. */
+export function concat(chunks: Uint8Array[]): Uint8Array {
+  const out = new Uint8Array(chunks.reduce((sum, chunk) => sum + chunk.length, 0));
   let at = 0;
   for (const chunk of chunks) {
     out.set(chunk, at);

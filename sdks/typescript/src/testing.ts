@@ -4,10 +4,10 @@
  * It decides by the same table as the real one (`spec/protocol.md`), for one process. That your service works with the
  * real one is for a test with the real one to show.
  */
-import { bytesToHex, hexToBytes } from "@noble/hashes/utils.js";
 import type { AnswerInput, ClaimRequest, ClaimView, RenewRequest, SettleRequest, Status } from "./api-types.js";
+import { canonicalOf } from "./canonical.js";
+import { hexOf } from "./digest.js";
 import { PayloadInvalid } from "./errors.js";
-import { downstreamKey, fingerprintOf, identity } from "./fingerprint.js";
 import type { Fetch } from "./send.js";
 import { Semel, type SemelOptions } from "./worker.js";
 
@@ -72,7 +72,7 @@ export class FakeSemel {
 
   /** Where a key stands: `running`, `completed`, `failed`, `in_doubt`, `released`, or nothing. */
   state(scope: string, key: string, tenant = ""): Status | undefined {
-    return this.#live(bytesToHex(identity({ scope, key, tenant })))?.state;
+    return this.#live(idOf({ scope, key, tenant }))?.state;
   }
 
   /** In place of the real one. */
@@ -100,7 +100,7 @@ export class FakeSemel {
     }
     if (first === "lookups") {
       this.calls.push("lookup");
-      return this.#look(bytesToHex(identity(body as ClaimRequest)));
+      return this.#look(idOf(body as ClaimRequest));
     }
     this.calls.push(action);
     if (action === "look") return this.#look(id);
@@ -120,10 +120,10 @@ export class FakeSemel {
   }
 
   #claim(asked: ClaimRequest): Said {
-    const id = bytesToHex(identity(asked));
+    const id = idOf(asked);
     let print: string;
     try {
-      print = asked.fingerprint ?? ("payload" in asked ? fingerprintOf(asked.payload) : "");
+      print = asked.fingerprint ?? ("payload" in asked ? canonicalOf(asked.payload) : "");
     } catch (error) {
       if (error instanceof PayloadInvalid) return problem(400, "idempotency_payload_invalid");
       throw error;
@@ -218,6 +218,12 @@ export class FakeSemel {
   }
 }
 
+/** No two keys have the same, and it tells no more than a test knows. */
+function idOf({ tenant = "", scope, key }: { tenant?: string; scope: string; key: string }): string {
+  return hexOf(new TextEncoder().encode(JSON.stringify([tenant, scope, key])));
+}
+
+/** The same for each attempt, another for each step. The real server's look alike, and are hashes. */
 function keysOf(id: string, names: string[]): Record<string, string> {
-  return Object.fromEntries(names.map((name) => [name, downstreamKey(hexToBytes(id), name)]));
+  return Object.fromEntries(names.map((name) => [name, `semel-${id}-${hexOf(new TextEncoder().encode(name))}`]));
 }

@@ -1,20 +1,19 @@
 /** Run it once: a function, or a wrapper around one, over the protocol API of a sidecar. */
 import { Api, type ApiOptions, type Timed } from "./api.js";
-import type { AnswerInput, ClaimRequest, ClaimView, Crash, Outcome } from "./api-types.js";
-import { AnswerNotKept, EffectFailed, Final, GaveUp, LeaseLost, NoEffect, ProblemError, SemelError } from "./errors.js";
-import { fromBase64 } from "./answer.js";
-import { Unknown, Unrecorded } from "./errors.js";
-import { fingerprintOf } from "./fingerprint.js";
+import type { ClaimRequest, ClaimView, Crash } from "./api-types.js";
+import { under } from "./current.js";
+import { fingerprintOf, hexOf } from "./digest.js";
+import { AnswerNotKept, EffectFailed, GaveUp, LeaseLost, ProblemError, SemelError, Unrecorded } from "./errors.js";
 import { checkKey } from "./keys.js";
 import { Lease } from "./lease.js";
+import { merged } from "./merge.js";
+import { type ErrorTerms, answerInput, outcomeOf, valueOf } from "./outcome.js";
 
-/** Larger answers are not sent: the server would not keep them. */
-export const MAX_BODY_BYTES = 1024 * 1024;
-
-type ErrorClass = abstract new (...args: never[]) => Error;
+/** How long the release of a claim is tried whose caller has left. */
+const ABANDON_MS = 2000;
 
 /** How an operation is treated. What is left out is the server's choice. */
-export interface Terms {
+export interface Terms extends ErrorTerms {
   /** How long the owner may be silent before it counts as gone. It is renewed by itself. */
   leaseMs?: number;
   /** How long the answer is kept. */
@@ -27,12 +26,6 @@ export interface Terms {
   derive?: string[];
   /** `fingerprint` keeps the payload inside this process, and sends a digest of it. */
   compare?: "payload" | "fingerprint";
-  /** What an error means that nobody has named: `retry` leaves it to the crash policy, the others decide. */
-  onError?: "retry" | "doubt" | "release";
-  /** Errors that are failures for good: kept, and given to everybody who asks again. */
-  final?: ErrorClass[];
-  /** Errors by which nothing happened: the key is free again. */
-  noEffect?: ErrorClass[];
 }
 
 /** How a process reaches its sidecar, and for whom. */
@@ -50,6 +43,8 @@ export interface Operation extends Terms {
   key: string;
   /** Any JSON; left out, the key alone counts. */
   payload?: unknown;
+  /** Ends the asking, and frees the key if nothing was started. It doesn't end the effect. */
+  signal?: AbortSignal;
 }
 
 /** What became of it. */
@@ -75,7 +70,7 @@ export interface Wrapping<A extends unknown[]> extends Terms {
 
 /** 128 random bits: with them, a claim that is sent again gets the same lease. */
 export function newToken(): string {
-  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return hexOf(crypto.getRandomValues(new Uint8Array(16)));
 }
 
 /** One for a process: `new Semel({ url: "http://127.0.0.1:8080/_semel" })`. */
@@ -88,16 +83,16 @@ export class Semel {
     this.#options = options;
   }
 
-  /** Makes a function run once for each key. Everybody gets what the first run returned. */
-  idempotent<A extends unknown[], T>(
-    wrapping: Wrapping<A>,
-    effect: (lease: Lease | undefined, ...args: A) => Promise<T> | T,
-  ): (...args: A) => Promise<T> {
+  /**
+   * Makes a function run once for each key. Everybody gets what the first run returned. The function stays as it is;
+   * inside it, `currentLease()` is its lease.
+   */
+  idempotent<A extends unknown[], T>(wrapping: Wrapping<A>, effect: (...args: A) => Promise<T> | T): (...args: A) => Promise<T> {
     const { key, payload, ...terms } = wrapping;
     return async (...args) => {
       const asked = payload ? payload(...args) : args;
       const operation = { ...terms, key: key(...args), payload: asked };
-      return (await this.run(operation, (lease) => effect(lease, ...args))).value;
+      return (await this.run(operation, () => effect(...args))).value;
     };
   }
 
@@ -106,15 +101,17 @@ export class Semel {
    * `Conflict`, `InDoubt`, `GaveUp`; `LeaseLost` and `Unrecorded` where it ran and that isn't recorded.
    */
   async run<T>(operation: Operation, effect: Effect<T>): Promise<Result<T>> {
-    const terms = { ...this.#options.terms, ...operation };
-    const { view, lease } = await this.admit(this.claimRequest(terms));
-    if (view.status === "unprotected") return result(await effect(undefined), view, false);
+    const terms = merged<Operation>(operation, this.#options.terms, operation);
+    const local = terms.compare === "fingerprint" && terms.payload !== undefined;
+    const request = this.claimRequest(terms, local ? await fingerprintOf(terms.payload) : undefined);
+    const { view, lease } = await this.admit(request, terms.signal);
+    if (view.status === "unprotected") return result(await under(undefined, () => effect(undefined)), view, false);
     if (!lease) return result(valueOf(view) as T, view, true);
     lease.start();
     try {
       let value: T;
       try {
-        value = await effect(lease);
+        value = await under(lease, () => effect(lease));
       } catch (error) {
         throw await failed(lease, error, terms);
       }
@@ -130,7 +127,6 @@ export class Semel {
     const request: ClaimRequest = { scope: operation.scope, key: checkKey(operation.key), token: newToken() };
     const { payload } = operation;
     if (fingerprint !== undefined) request.fingerprint = fingerprint;
-    else if (payload !== undefined && operation.compare === "fingerprint") request.fingerprint = fingerprintOf(payload);
     else if (payload !== undefined) request.payload = payload;
     const policy = overrides(operation);
     if (Object.keys(policy).length > 0) request.policy = policy;
@@ -146,17 +142,46 @@ export class Semel {
   }
 
   /** An answer, or a lease that is still good when its effect starts. */
-  async admit(request: ClaimRequest): Promise<{ view: Timed<ClaimView>; lease: Lease | undefined }> {
+  async admit(request: ClaimRequest, signal?: AbortSignal): Promise<{ view: Timed<ClaimView>; lease: Lease | undefined }> {
     let asked = request;
     for (let turn = 0; turn < 10; turn++) {
-      const view = await this.api.claim(asked);
+      signal?.throwIfAborted();
+      const view = await this.api.claim(asked, signal).catch((error: unknown) => {
+        if (signal?.aborted) void this.#abandon(asked);
+        throw error;
+      });
       if (view.status !== "claimed" || !view.lease) return { view, lease: undefined };
       const lease = new Lease(this.api, view, view.lease);
+      if (signal?.aborted) {
+        await released(lease);
+        signal.throwIfAborted();
+      }
       if (await mayStart(lease)) return { view, lease };
       // The reply was so late that the lease had lapsed: ask anew.
       asked = { ...asked, token: newToken() };
     }
     throw new LeaseLost("every lease had lapsed before its answer came");
+  }
+
+  /** Releases what a claim may have won whose caller left before its answer. The same token finds the same lease (P6). */
+  async #abandon(request: ClaimRequest): Promise<void> {
+    const policy = { ...request.policy, wait_ms: 0, on_busy: "refuse" as const };
+    try {
+      const view = await this.api.claim({ ...request, policy, retry: true }, undefined, ABANDON_MS);
+      if (view.status === "claimed" && view.lease) await new Lease(this.api, view, view.lease).settle("release");
+    } catch (error) {
+      // It lapses, then.
+      if (!(error instanceof SemelError)) throw error;
+    }
+  }
+}
+
+/** Frees a key under which nothing was started, which is always legal (P36). What fails lapses. */
+async function released(lease: Lease): Promise<void> {
+  try {
+    await lease.settle("release");
+  } catch (error) {
+    if (!(error instanceof SemelError)) throw error;
   }
 }
 
@@ -170,12 +195,7 @@ async function mayStart(lease: Lease): Promise<boolean> {
     throw error;
   }
   if (lease.remaining > 0) return true;
-  try {
-    // Nothing was started, so letting go is always legal (P36).
-    await lease.settle("release");
-  } catch (error) {
-    if (!(error instanceof SemelError)) throw error;
-  }
+  await released(lease);
   return false;
 }
 
@@ -193,60 +213,6 @@ function overrides(terms: Terms): NonNullable<ClaimRequest["policy"]> {
 
 function result<T>(value: T, view: ClaimView, replayed: boolean): Result<T> {
   return { value, replayed, attempt: view.attempt, originalTime: view.original_time };
-}
-
-/** What an earlier run returned; throws what it threw. */
-function valueOf(view: ClaimView): unknown {
-  const answer = view.answer ?? {};
-  if (view.status === "failed") throw new EffectFailed(answer.body, true);
-  if (view.status !== "completed") throw new SemelError(`no answer yet: ${view.status}`);
-  if (answer.body_omitted_bytes !== undefined) throw new AnswerNotKept(answer.body_omitted_bytes);
-  if (answer.body_base64 !== undefined && !("body" in answer)) return jsonOf(answer.body_base64);
-  // An effect that returned nothing kept nothing.
-  return answer.body ?? undefined;
-}
-
-/** JSON with white space around it, as an operator's file has it, comes as the bytes that it is. */
-function jsonOf(base64: string): unknown {
-  try {
-    return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(fromBase64(base64)));
-  } catch {
-    throw new SemelError("the answer isn't JSON: another door of this scope wrote it");
-  }
-}
-
-/** The answer to keep, and the value as everybody will read it, the first caller too. */
-function answerInput(value: unknown): { answer: AnswerInput; plain: unknown } {
-  // What has no JSON form, such as a function, is undefined here, whatever its type says.
-  const text = JSON.stringify(value) as string | undefined;
-  if (text === undefined) {
-    if (value === undefined) return { answer: {}, plain: undefined };
-    throw new TypeError("the effect returned what is no JSON");
-  }
-  const size = new TextEncoder().encode(text).length;
-  const plain: unknown = JSON.parse(text);
-  return { answer: size > MAX_BODY_BYTES ? { body_omitted_bytes: size } : { body: plain }, plain: plain ?? undefined };
-}
-
-function outcomeOf(error: unknown, terms: Terms): { outcome: Outcome; answer?: AnswerInput } {
-  const is = (classes: ErrorClass[] = []) => classes.some((kind) => error instanceof kind);
-  if (error instanceof NoEffect || is(terms.noEffect)) return { outcome: "release" };
-  if (error instanceof Unknown) return { outcome: "doubt" };
-  if (error instanceof Final) return { outcome: "fail", answer: finalAnswer(error) };
-  if (is(terms.final)) {
-    const { name, message } = error as Error;
-    return { outcome: "fail", answer: { body: { error: name, message: message.slice(0, 4096) } } };
-  }
-  return { outcome: terms.onError ?? "retry" };
-}
-
-/** One that has no JSON form failed for good all the same, and must not run again. */
-function finalAnswer(error: Final): AnswerInput {
-  try {
-    return answerInput(error.answer).answer;
-  } catch {
-    return { body_omitted_bytes: 0 };
-  }
 }
 
 /**

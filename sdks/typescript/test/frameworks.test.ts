@@ -1,4 +1,4 @@
-/** Express, Fastify and Hono as they are, with the real sidecar on the real Redis. The applications are the examples. */
+/** Express, Fastify, Hono, Nest and a route of Next.js as they are, with the real sidecar on the real Redis. The applications are the examples. */
 import { type Server, createServer } from "node:http";
 import { getRequestListener } from "@hono/node-server";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -15,11 +15,20 @@ beforeAll(async () => {
   const { app: express } = await import("../examples/express-app.js");
   const { app: fastify } = await import("../examples/fastify-app.js");
   const { app: hono } = await import("../examples/hono-app.js");
+  const { app: nest } = await import("../examples/nest-app.js");
+  const route = await import("../examples/next-route.js");
   await fastify.ready();
+  await nest.init();
   const made = {
     express: createServer(express as Parameters<typeof createServer>[1]),
     fastify: createServer((request, response) => fastify.routing(request, response)),
     hono: createServer(getRequestListener(hono.fetch) as Parameters<typeof createServer>[1]),
+    nest: createServer(nest.getHttpAdapter().getInstance() as Parameters<typeof createServer>[1]),
+    next: createServer(
+      getRequestListener((request) => (request.method === "POST" ? route.POST(request) : route.GET()), {
+        errorHandler: () => new Response(null, { status: 500 }),
+      }) as Parameters<typeof createServer>[1],
+    ),
   };
   for (const [name, server] of Object.entries(made)) {
     servers.push(server);
@@ -36,7 +45,7 @@ interface Charge {
   key?: string;
 }
 
-describe.each(["express", "fastify", "hono"])("%s", (name) => {
+describe.each(["express", "fastify", "hono", "nest", "next"])("%s", (name) => {
   const url = () => urls[name] ?? "";
   const post = (body: object, key?: string, more: Record<string, string> = {}) =>
     fetch(url(), {

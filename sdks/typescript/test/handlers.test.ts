@@ -11,6 +11,7 @@ import * as forFastify from "../src/fastify.js";
 import * as forHono from "../src/hono.js";
 import { type Semel, newKey } from "../src/index.js";
 import { FakeSemel } from "../src/testing.js";
+import { withIdempotency } from "../src/web.js";
 import { listening, sleep } from "./support/servers.js";
 
 const fake = new FakeSemel({ leaseMs: 600 });
@@ -93,6 +94,16 @@ const APPS: Record<string, (given: Semel) => Promise<Server>> = {
     app.onError((_, c) => c.text("broke off", 500));
     return Promise.resolve(createServer(getRequestListener(app.fetch) as Parameters<typeof createServer>[1]));
   },
+  web: (given) => {
+    const answered = (request: Request): Response => {
+      const { pathname } = new URL(request.url);
+      if (pathname === "/links") return Response.json({}, { status: 201, headers: LINKS.map((link): [string, string] => ["Link", link]) });
+      const headers = { "Content-Type": typeOf(pathname), "Semel-Outcome": saidOf(pathname) ?? "" };
+      return new Response(Readable.toWeb(Readable.from(source(pathname))) as ReadableStream, { headers });
+    };
+    const listener = getRequestListener(withIdempotency(answered, { semel: given }), { errorHandler: () => new Response(null, { status: 500 }) });
+    return Promise.resolve(createServer(listener as Parameters<typeof createServer>[1]));
+  },
 };
 
 describe.each(Object.entries(APPS))("%s", (_, make) => {
@@ -121,7 +132,7 @@ describe.each(Object.entries(APPS))("%s", (_, make) => {
 });
 
 // A response of Express doesn't tell a handler that broke off from one that goes on without its client.
-describe.each(["fastify", "hono"])("%s", (name) => {
+describe.each(["fastify", "hono", "web"])("%s", (name) => {
   let url = "";
   beforeAll(async () => {
     url = await started(await APPS[name]!(semel));

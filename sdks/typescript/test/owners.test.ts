@@ -3,7 +3,8 @@ import { createServer, request } from "node:http";
 import express from "express";
 import { expect, test } from "vitest";
 import * as forExpress from "../src/express.js";
-import { type MiddlewareOptions, principalKey } from "../src/http.js";
+import { principalKey } from "../src/digest.js";
+import type { MiddlewareOptions } from "../src/http.js";
 import { EffectFailed, Final, LeaseLost, RetryBudget, Semel, Unrecorded } from "../src/index.js";
 import { FakeSemel } from "../src/testing.js";
 import { listening } from "./support/servers.js";
@@ -117,7 +118,7 @@ test("nobody without a principal may use a key that is a principal's own", async
   const semel = new FakeSemel().semel();
   const principal = (asked: express.Request) => asked.get("x-user");
   const { send, runs, close } = await shop({ semel, principal });
-  const own = principalKey("ann", "order-1");
+  const own = await principalKey("ann", "order-1");
   expect(own).toMatch(/^p-[0-9a-f]{64}$/);
   // Nobody takes the key before she does, and nobody reads her answer afterwards.
   expect(await send("/orders", { "Idempotency-Key": own })).toBe(400);

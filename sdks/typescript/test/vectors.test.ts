@@ -3,11 +3,11 @@ import { readFileSync, readdirSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { canonicalize } from "../src/canonical.js";
 import { KeyInvalid, PayloadInvalid } from "../src/errors.js";
-import { type Part, downstreamKey, fingerprint, identity } from "../src/fingerprint.js";
+import { type Part, downstreamKey, fingerprint, identity } from "./support/identity.js";
 import { type Counted, NAMES, counted, hasCredentials } from "../src/credentials.js";
 import { outcomeOfStatus } from "../src/http.js";
 import { checkKey } from "../src/keys.js";
-import { type PackedRecord, RecordInvalid, pack, unpack } from "../src/record.js";
+import { type PackedRecord, RecordInvalid, pack, unpack } from "./support/record.js";
 
 const VECTORS = new URL("../../../spec/vectors/", import.meta.url);
 

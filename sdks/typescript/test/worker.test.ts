@@ -12,6 +12,7 @@ import {
   Semel,
   type Terms,
   Unknown,
+  currentLease,
   newKey,
 } from "../src/index.js";
 import { FakeSemel } from "../src/testing.js";
@@ -37,8 +38,8 @@ describe.each(["real", "fake"])("%s", (kind) => {
     const runs: string[] = [];
     const charge = semel.idempotent(
       { scope: "charge", key: (order: { id: string; cents: number }) => order.id },
-      async (lease, order) => {
-        runs.push((await lease?.deriveKey("psp")) ?? "");
+      async (order) => {
+        runs.push((await currentLease()?.deriveKey("psp")) ?? "");
         await sleep(50);
         return { charge: `ch_${runs.length}`, cents: order.cents };
       },

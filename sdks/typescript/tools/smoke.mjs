@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { Semel } from "@semel/client";
 import { Outbox } from "@semel/client/outbox";
-import { pack } from "@semel/client/record";
+import { withIdempotency } from "@semel/client/web";
 import { FakeSemel } from "@semel/client/testing";
 
 const port = await new Promise((resolve) => {
@@ -29,7 +29,7 @@ try {
       if (found.replayed !== replayed) throw new Error(`replayed is ${found.replayed}`);
     }
   }
-  if (typeof Outbox.open !== "function" || typeof pack !== "function") throw new Error("an entry is missing");
+  if (typeof Outbox.open !== "function" || typeof withIdempotency !== "function") throw new Error("an entry is missing");
 } finally {
   sidecar.kill("SIGKILL");
 }

@@ -144,8 +144,8 @@ async fn answers_of_another_file_are_refused() {
     assert!(said.contains("moved, removed or replaced"), "{said}");
     for ending in ["", "-wal", "-shm"] {
         let name = |path: &std::path::Path| format!("{}{ending}", path.display());
-        if std::fs::exists(name(other.path())).unwrap() {
-            std::fs::rename(name(other.path()), name(place.path())).unwrap();
+        if std::fs::exists(name(&other.path())).unwrap() {
+            std::fs::rename(name(&other.path()), name(&place.path())).unwrap();
         }
     }
     let said = refusal(store.claim(&claim).await);

@@ -268,7 +268,7 @@ def of_error(error: Exception) -> Plain:
         # Asking again doesn't help, so a client isn't told to. Who can mend it reads the log.
         check = _CHECKS.get(error.status, "check that the URL is that of `semel serve`")
         _LOG.error("no request runs: the idempotency API answers %d; %s", error.status, check)
-        return problem(500, "idempotency_misconfigured", MISCONFIGURED, detail="The log of the service says why.")
+        return problem(500, "idempotency_policy", MISCONFIGURED, detail="The log of the service says why.")
     if isinstance(error, (LeaseLost, SemelError)):
         cause = error.__context__
         if isinstance(cause, httpx.ConnectError):

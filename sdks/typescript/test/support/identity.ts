@@ -1,7 +1,7 @@
 /** Digests that every language computes alike: fingerprints (P3), identities (P2), downstream keys (P42). */
 import { blake3 } from "@noble/hashes/blake3.js";
 import { bytesToHex, utf8ToBytes } from "@noble/hashes/utils.js";
-import { canonicalOf, canonicalize } from "./canonical.js";
+import { canonicalOf, canonicalize } from "../../src/canonical.js";
 
 const CONTEXTS = {
   identity: "semel v1 identity",
