@@ -19,17 +19,17 @@ pub struct DataSubject([u8; 32]);
 const CONTEXT: &str = "semel v2 data subject";
 
 impl DataSubject {
-    /// The longest name, in bytes.
-    pub const MAX_BYTES: usize = 256;
+    /// The longest name, in characters.
+    pub const MAX_CHARS: usize = 256;
 
     /// The subject with this name.
     ///
     /// # Errors
     /// [`DataSubjectError`] if the name is empty, too long or has control characters.
     pub fn new(name: &str) -> Result<Self, DataSubjectError> {
-        match name.len() {
+        match name.chars().count() {
             0 => return Err(DataSubjectError::Empty),
-            1..=Self::MAX_BYTES => {}
+            1..=Self::MAX_CHARS => {}
             was => return Err(DataSubjectError::Long { was }),
         }
         if name.chars().any(char::is_control) {
@@ -66,9 +66,9 @@ pub enum DataSubjectError {
     #[error("the subject is empty; name the person or customer, or leave the subject out")]
     Empty,
     /// The name is too long.
-    #[error("the subject has {was} bytes; at most {max} are allowed", max = DataSubject::MAX_BYTES)]
+    #[error("the subject has {was} characters; at most {max} are allowed", max = DataSubject::MAX_CHARS)]
     Long {
-        /// The bytes there were.
+        /// The characters there were.
         was: usize,
     },
     /// The name has control characters.

@@ -23,12 +23,17 @@ use crate::web::{
 #[serde(deny_unknown_fields)]
 pub(crate) struct DataErasureRequest {
     /// The tenant; empty if there is only one.
-    #[schema(max_length = 128)]
+    #[schema(max_length = 128, pattern = "^[ -~]*$")]
     tenant: String,
     /// The subject, as requests name it. Without one, the whole tenant is erased, with its
     /// subjects.
     #[serde(default, deserialize_with = "deserialize_present")]
-    #[schema(nullable = false, min_length = 1, max_length = 256)]
+    #[schema(
+        nullable = false,
+        min_length = 1,
+        max_length = 256,
+        pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"
+    )]
     subject: Option<String>,
     /// The name of the operator.
     #[schema(min_length = 1, max_length = 128, pattern = "^[ -~]+$")]
