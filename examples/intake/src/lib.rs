@@ -12,6 +12,7 @@ mod events;
 mod submissions;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::routing::{get, patch, post};
@@ -25,6 +26,9 @@ pub const INTAKES: &[(&str, &[&str])] = &[
     ("vendor-onboarding", &["companyName", "taxId"]),
     ("access-request", &["system"]),
 ];
+
+/// How long a key is kept. After that the same key makes a new submission.
+pub const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What every handler has.
 #[derive(Clone)]
@@ -93,7 +97,7 @@ impl App {
 
 /// Keys live in their intake: the same key in two of them is two keys.
 fn layer(semel: &Semel) -> anyhow::Result<IdempotencyLayer> {
-    let profile = Route::new().profile(Profile::Intake);
+    let profile = Route::new().profile(Profile::Intake).retention(RETENTION);
     let mut builder = semel.http_builder().defaults(profile.clone());
     for (intake, _) in INTAKES {
         let path = format!("/api/intakes/{intake}/{{*rest}}");
