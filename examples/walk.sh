@@ -3,6 +3,7 @@
 # and fails at the end where the two differ.
 set -euo pipefail
 export RUST_BACKTRACE=0 # errors are shown as they are
+unset "${!SEMEL_@}"     # the scripts have settings of their own
 
 here=$(cd "$(dirname "${BASH_SOURCE[1]}")" && pwd)
 work=$(mktemp -d)
@@ -27,21 +28,25 @@ needs() {
 
 title() { printf '\n%s\n' "$1"; }
 
-# ID, the promise, what happened, and a pattern that it has to match.
+# Two words for the lines, the ID, what was asked for, what happened, and a pattern to match.
 _compare() {
-  if [[ $4 == $5 ]]; then
-    printf '%-8s promised  %s\n         %s  %s\n' "$2" "$3" "$1" "$4"
+  # shellcheck disable=SC2053 # it is a pattern
+  if [[ $5 == $6 ]]; then
+    printf '%-8s %-9s %s\n         %-9s %s\n' "$3" "$1" "$4" "$2" "$5"
   else
     wrong=$((wrong + 1))
-    printf '%-8s promised  %s\n         MISMATCH  %s, expected %s\n' "$2" "$3" "$4" "$5"
+    printf '%-8s %-9s %s\n         MISMATCH  %s, expected %s\n' "$3" "$1" "$4" "$5" "$6"
   fi
 }
 
 # promise ID WHAT HAPPENED PATTERN: Semel does what the document says.
-promise() { kept=$((kept + 1)); _compare 'happened' "$@"; }
+promise() { kept=$((kept + 1)); _compare 'promised' 'happened' "$@"; }
 
 # differs ID WHAT HAPPENED PATTERN: Semel does something else, for a reason that the page links to.
-differs() { other=$((other + 1)); _compare 'instead ' "$@"; }
+differs() { other=$((other + 1)); _compare 'promised' 'instead' "$@"; }
+
+# figure ID WHAT HAPPENED PATTERN: the document gives no figure; this is ours.
+figure() { _compare 'no figure' 'measured' "$@"; }
 
 # Starts a program in the background; what it says goes to a file.
 start() {

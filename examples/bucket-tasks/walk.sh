@@ -65,25 +65,25 @@ promise O4.4 'the same key leads to the finished task' "$(submit charge-ORD-123 
 
 title '5. What it costs: requests at the bucket'
 mark; submit - 4200 > "$work/said"
-promise O9.1 'a submission without a key, to compare with' "$(requests)" '1 PUT'
+figure O9.1 'a submission without a key' "$(requests)" '1 PUT'
 mark; submit charge-ORD-124 4200 3 > "$work/said"
 differs O9.1 'with a key: 1 PUT more' "$(requests)" '3 PUT'
 mark; submit charge-ORD-124 4200 3 > "$work/said"
 differs O9.2 'a retry: 1 GET more' "$(requests)" '2 GET, 1 PUT that is refused'
 mark; if submit charge-ORD-124 1 > "$work/said"; then false; fi
-promise O9.2 'a conflict: no task is written' "$(requests)" '1 GET, 1 PUT that is refused'
+figure O9.2 'a conflict' "$(requests)" '1 GET, 1 PUT that is refused'
 mark; bucket-tasks work > "$work/said" 2>> "$work/errors"
-promise O9.3 'a worker that does two tasks and ends' "$(requests)" '*PUT*'
+figure O9.3 'a worker that does two tasks and ends' "$(requests)" '*PUT*'
 expired() { mark; [[ $(submit charge-ORD-124 4200 3) == *accepted ]]; }
 until_ok expired
-differs O9.2 'a retry after the key has expired' "$(requests)" '2 GET, 3 PUT, 1 PUT that is refused'
+figure O9.2 'a retry after the key has expired' "$(requests)" '2 GET, 3 PUT, 1 PUT that is refused'
 promise O7.4 'an expired record is overwritten: a new task' "$(bucket-tasks list | wc -l) tasks" '5 tasks'
 bucket-tasks work > "$work/said" 2>> "$work/errors"
 
 title '6. What waiting costs'
 mark; bucket-tasks work > "$work/said" 2>> "$work/errors"
-promise O9.3 'a worker looks for work once, and there is none' "$(requests)" '5 GET, 20 LIST'
-promise O9.3 'and opened the bucket before' "$(seen | awk '$3 == "other"' | wc -l) requests to see that it keeps to conditional writes" '[1-9]* requests *'
+figure O9.3 'a worker looks for work once, and there is none' "$(requests)" '5 GET, 20 LIST'
+figure O9.3 'and opened the bucket before' "$(seen | awk '$3 == "other"' | wc -l) requests to see that it keeps to conditional writes" '[1-9]* requests *'
 mark
 start idle1 bucket-tasks work --for-ever
 idle1=$started
@@ -92,5 +92,5 @@ sleep 5
 crash "$idle1"
 crash "$started"
 count=$(seen | awk '$3 != "other"' | wc -l) lists=$(seen | awk '$1 == "LIST" && $3 != "other"' | wc -l)
-promise O9.3 'two workers without work, for 5 seconds' "$(rate "$count" 10) requests a second and worker, $((100 * lists / count)) % of them LIST" '* requests a second and worker, *'
+figure O9.3 'two workers without work, for 5 seconds' "$(rate "$count" 10) requests a second and worker, $((100 * lists / count)) % of them LIST" '* requests a second and worker, *'
 finish

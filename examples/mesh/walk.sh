@@ -29,7 +29,7 @@ run=$(date +%s%N) # keys of this run
 mesh() { curl -sS "http://$api/mesh/$1" -H 'Content-Type: application/json' -d "$2"; }
 code() { curl -sS -o "$work/answer" -w '%{http_code}' "http://$api/mesh/$1" -H 'Content-Type: application/json' -d "$2"; }
 # A figure of the metrics, over all its labels.
-figure() { curl -sS "http://$admin/metrics" | awk -v name="$1" 'index($0, name "{") == 1 { sum += $NF } END { print sum + 0 }'; }
+metric() { curl -sS "http://$admin/metrics" | awk -v name="$1" 'index($0, name "{") == 1 { sum += $NF } END { print sum + 0 }'; }
 # How many events of a kind the audit trail has of this run.
 audited() { grep -c "\"$1\"" "$work/audit.jsonl" || true; }
 jobs_of() { semel jobs list --admin "http://$admin" --json | jq --arg kind "$1" '[.jobs[] | select(.kind == $kind)] | length'; }
@@ -37,7 +37,7 @@ order() { jq -cn --arg key "$1-$run" --arg kind "$kind" --argjson cents "$2" '{i
 kind=charge-$run
 
 title '1. Submit'
-hits=$(figure semel_busy_total) replays=$(figure semel_replays_total) conflicts=$(figure semel_mismatches_total) settled=$(figure semel_settled_total)
+hits=$(metric semel_busy_total) replays=$(metric semel_replays_total) conflicts=$(metric semel_mismatches_total) settled=$(metric semel_settled_total)
 first=$(mesh submit_request "$(order A 4200)")
 job=$(jq -r .job_id <<< "$first")
 promise J1.2 'the answer has ok, request_id, job_id, dedup and status' \
@@ -64,7 +64,7 @@ title '3. Submit something else with the key'
 promise J2.6 'the same key with another payload: 409' "$(code submit_request "$(order A 1)") $(jq -r .code "$work/answer")" '409 idempotency_conflict'
 until_ok grep -q IDEMPOTENCY_KEY_COLLISION "$work/audit.jsonl"
 promise J2.7 'the collision is audited' "$(audited IDEMPOTENCY_KEY_COLLISION) IDEMPOTENCY_KEY_COLLISION" '1 IDEMPOTENCY_KEY_COLLISION'
-promise J8.2 'and counted' "$(($(figure semel_mismatches_total) - conflicts)) more in semel_mismatches_total" '1 more in *'
+promise J8.2 'and counted' "$(($(metric semel_mismatches_total) - conflicts)) more in semel_mismatches_total" '1 more in *'
 
 title '4. A worker crashes'
 kind=refund-$run
@@ -90,7 +90,7 @@ mesh submit_request "$(order C 1)" > "$work/submitted"
 taken=$(mesh lease "{\"worker\": \"w-2\", \"kinds\": [\"$kind\"]}" | jq -c '.jobs[0]')
 mesh "jobs/$(jq -r .job_id <<< "$taken")/fail" "$(jq -c '{lease_token, error: "card expired", retryable: false}' <<< "$taken")" > "$work/failed"
 promise J1.6 'known and failed for good: the stored status' "$(mesh submit_request "$(order C 1)" | jq -c '[.status, .error]')" '\["failed","card expired"\]'
-promise J4.3 'the end of a job is counted' "$(($(figure semel_settled_total) - settled)) more in semel_settled_total" '2 more in *'
+promise J4.3 'the end of a job is counted' "$(($(metric semel_settled_total) - settled)) more in semel_settled_total" '2 more in *'
 
 title '6. The queue is full'
 kind=flood-$run
@@ -101,9 +101,9 @@ promise J7.4 'a full queue is 429, and worth a retry' "$(jq -c '[.status, .code,
 promise J7.4 'a known key is answered all the same' "$(mesh submit_request "$(order D1 1)" | jq -r .status)" in_progress
 
 title '7. What operators see'
-hits=$(($(figure semel_busy_total) - hits)) replays=$(($(figure semel_replays_total) - replays))
+hits=$(($(metric semel_busy_total) - hits)) replays=$(($(metric semel_replays_total) - replays))
 promise J8.3 'hits rise when submissions are retried' "$hits in progress, $replays completed or failed" '12 in progress, 2 completed or failed'
-promise J5.5 'the size of the store' "$(figure semel_store_records) records in semel_store_records" '* records in *'
+promise J5.5 'the size of the store' "$(metric semel_store_records) records in semel_store_records" '* records in *'
 all_audited() { (($(audited IDEMPOTENCY_HIT) >= 14)); }
 until_ok all_audited
 promise J5.7 'IDEMPOTENCY_HIT is a line of JSON with the status' \
