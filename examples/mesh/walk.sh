@@ -70,8 +70,8 @@ title '4. A worker crashes'
 kind=refund-$run
 job=$(mesh submit_request "$(order B 4200)" | jq -r .job_id)
 # A worker: a process of its own that takes a job for a second and never ends.
-worker() { mesh lease "{\"worker\": \"$1\", \"kinds\": [\"$kind\"], \"lease_ms\": 1000}" > "$work/$1.lease"; sleep 600; }
-worker w-1 & worker=$!
+worker() { mesh lease "{\"worker\": \"$1\", \"kinds\": [\"$kind\"], \"lease_ms\": 1000}" > "$work/$1.lease"; exec sleep 600; }
+worker w-1 > "$work/w-1.log" 2>&1 & worker=$!
 pids+=("$worker")
 until_ok grep -q lease_token "$work/w-1.lease"
 crash "$worker"

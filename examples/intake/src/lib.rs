@@ -46,6 +46,12 @@ impl App {
     /// Where the database can't be used.
     pub async fn open(url: &str) -> anyhow::Result<Self> {
         let pool = PgPool::connect(url).await?;
+        // Replays are told to whoever reads the events of a submission.
+        let (replays, told) = mpsc::channel(1024);
+        let observer = Arc::new(events::Replays(replays));
+        // Before the application's own tables: Semel's are in the schema `semel`, and for a user of
+        // that name it is where tables without a schema are.
+        let semel = Semel::builder().observer(observer).open(url).await?;
         // One at a time: `IF NOT EXISTS` doesn't keep two from making the same.
         let mut transaction = pool.begin().await?;
         sqlx::raw_sql("SELECT pg_advisory_xact_lock(20261116)")
@@ -55,11 +61,7 @@ impl App {
             .execute(&mut *transaction)
             .await?;
         transaction.commit().await?;
-        // Replays are told to whoever reads the events of a submission.
-        let (replays, told) = mpsc::channel(1024);
         tokio::spawn(events::write_replays(pool.clone(), told));
-        let observer = Arc::new(events::Replays(replays));
-        let semel = Semel::builder().observer(observer).open(url).await?;
         Ok(Self { semel, pool })
     }
 
