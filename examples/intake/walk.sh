@@ -129,6 +129,6 @@ panels() {
   (($(grep -c true "$work/panels") >= 25))
 }
 until_ok panels
-promise F9.5.2 "the dashboard's queries are answered" "$(grep -c success "$work/panels") of $(wc -l < "$work/queries") queries, $(grep -c true "$work/panels") with data" '* of * queries, * with data'
+promise F9.5.2 "the dashboard's queries are answered" "$(grep -c success "$work/panels") of $(wc -l < "$work/queries") queries, $(grep -c true "$work/panels") with data" "$(wc -l < "$work/queries") of * queries, * with data"
 promise F9.4.1.3 'the audit trail has the key as a hash' "$(grep -c 'idempotency.key.created' "$work/audit.jsonl") created, $(grep -c 'idempotency.replay' "$work/audit.jsonl") replays, $(grep -c "$key" "$work/audit.jsonl" || true) whole keys" '1 created, 2 replays, 0 whole keys'
 finish
