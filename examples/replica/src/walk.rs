@@ -2,6 +2,7 @@
 //! happened.
 
 use std::error::Error;
+use std::slice::from_ref;
 use std::time::{Duration, Instant};
 
 use replica::{SegmentReceiver, SessionEvent};
@@ -57,7 +58,7 @@ pub(crate) fn walk() -> Result<(), Box<dyn Error>> {
 }
 
 fn keys(walk: &mut Walk) {
-    let (session, operation) = (SessionId::named("session-1"), b"orders\05".as_slice());
+    let (session, operation) = (SessionId::named("session-1"), b"orders 5".as_slice());
     let key = StreamKey::derive(session, SeqNo(7), operation);
     let again = StreamKey::derive(session, SeqNo(7), operation);
     let same = if key == again { "the same" } else { "another" };
@@ -70,7 +71,7 @@ fn keys(walk: &mut Walk) {
     let others = [
         StreamKey::derive(SessionId::named("session-2"), SeqNo(7), operation),
         StreamKey::derive(session, SeqNo(8), operation),
-        StreamKey::derive(session, SeqNo(7), b"orders\06"),
+        StreamKey::derive(session, SeqNo(7), b"orders 6"),
     ];
     let distinct = others.iter().filter(|other| **other != key).count();
     let happened = format!("{distinct} of 3 changed inputs change it");
@@ -200,7 +201,10 @@ fn receiver(walk: &mut Walk) -> Result<(), Box<dyn Error>> {
         amount: i64::MAX,
         ..event(Some(1_003))
     };
-    let (first, second) = (replica.receive(&[full.clone()])?, replica.receive(&[full])?);
+    let (first, second) = (
+        replica.receive(from_ref(&full))?,
+        replica.receive(from_ref(&full))?,
+    );
     let happened = format!(
         "{} failed, then tried again: {} failed",
         first.failed, second.failed
