@@ -10,13 +10,22 @@ struct Readme;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// The program `semel`, built from this tree as it stands. Cargo has nothing to do where it is up
-/// to date, and lets tests that ask at the same time wait for each other.
+/// The program `semel`, built from this tree as it stands.
 ///
 /// # Panics
 /// Where it can't be built.
 #[must_use]
 pub fn semel() -> PathBuf {
+    program("semel")
+}
+
+/// A program of the workspace, built from this tree as it stands. Cargo has nothing to do where it
+/// is up to date, and lets tests that ask at the same time wait for each other.
+///
+/// # Panics
+/// Where it can't be built.
+#[must_use]
+pub fn program(name: &str) -> PathBuf {
     let mut build = Command::new(env!("CARGO"));
     // With an example beside it, and so with the features that tests of the whole workspace have:
     // what those have compiled is not compiled again.
@@ -24,7 +33,8 @@ pub fn semel() -> PathBuf {
         "build",
         "--workspace",
         "--all-features",
-        "--bin=semel",
+        "--bin",
+        name,
         "--example=openapi",
         "--message-format=json-render-diagnostics",
     ]);
@@ -50,12 +60,12 @@ pub fn semel() -> PathBuf {
         .stderr(Stdio::piped());
     let output = build.output().expect("cargo runs");
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "semel can't be built:\n{errors}");
+    assert!(output.status.success(), "{name} can't be built:\n{errors}");
     let said = String::from_utf8_lossy(&output.stdout);
     let built = said
         .lines()
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-        .filter(|message| message["target"]["name"] == "semel")
+        .filter(|message| message["target"]["name"] == name)
         .find_map(|message| message["executable"].as_str().map(PathBuf::from));
     built.expect("cargo says where it put the program")
 }

@@ -1,5 +1,5 @@
 //! Serves the transitions, and lets an outbox ask for what it has: `DATABASE_URL=postgres://… cargo
-//! run`.
+//! run`. `ADDRESS` is where it listens, `127.0.0.1:3000` by default.
 
 use std::time::Duration;
 
@@ -13,11 +13,13 @@ async fn main() -> anyhow::Result<()> {
     )?;
     let app = App::open(&url).await?;
     let (semel, pool) = (app.semel.clone(), app.pool.clone());
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
-    println!("listening on http://{}", listener.local_addr()?);
+    let address = std::env::var("ADDRESS").unwrap_or_else(|_| "127.0.0.1:3000".to_owned());
+    let listener = tokio::net::TcpListener::bind(address).await?;
+    let remote = format!("http://{}", listener.local_addr()?);
+    println!("listening on {remote}");
     tokio::spawn(async move {
         loop {
-            if let Ok(answered @ 1..) = outbox::replay(&pool, "http://127.0.0.1:3000", None).await {
+            if let Ok(answered @ 1..) = outbox::replay(&pool, &remote, None).await {
                 println!("the outbox got {answered} answers");
             }
             tokio::time::sleep(Duration::from_secs(1)).await;

@@ -9,7 +9,14 @@ use tokio::sync::mpsc;
 pub(crate) const REQUEST: &str = "submission";
 
 /// Hears of every step of every key; replays are passed on.
-pub(crate) struct Replays(pub(crate) mpsc::Sender<String>);
+pub(crate) struct Replays(pub(crate) mpsc::Sender<Replay>);
+
+/// A replay.
+pub(crate) struct Replay {
+    request: String,
+    /// The first characters of the key: the whole key is nobody's to write down.
+    key_prefix: String,
+}
 
 impl Observer for Replays {
     fn observe(&self, event: &Event<'_>) {
@@ -18,7 +25,11 @@ impl Observer for Replays {
             let request = event.identity.derive_key(&Secret::none(), REQUEST);
             // Never holds up an answer: what doesn't fit is left out, and an audit trail that
             // mustn't is `semel serve`'s.
-            let _ = self.0.try_send(request);
+            let key_prefix = event.hint.as_str().to_owned();
+            let _ = self.0.try_send(Replay {
+                request,
+                key_prefix,
+            });
         }
     }
 
@@ -28,13 +39,16 @@ impl Observer for Replays {
 }
 
 /// Writes down what the observer passed on.
-pub(crate) async fn write_replays(pool: PgPool, mut told: mpsc::Receiver<String>) {
-    let note = "INSERT INTO submission_events (submission_id, type, request, original_id, replay_number) \
-                SELECT submission_id, 'submission.replayed', request, id, 1 + (SELECT count(*) FROM submission_events \
+pub(crate) async fn write_replays(pool: PgPool, mut told: mpsc::Receiver<Replay>) {
+    let note = "INSERT INTO submission_events (submission_id, type, request, key_prefix, original_id, replay_number) \
+                SELECT submission_id, 'submission.replayed', request, $2, id, 1 + (SELECT count(*) FROM submission_events \
                 WHERE request = $1 AND type = 'submission.replayed') FROM submission_events \
                 WHERE request = $1 AND type <> 'submission.replayed'";
-    while let Some(request) = told.recv().await {
-        if let Err(error) = sqlx::query(note).bind(&request).execute(&pool).await {
+    while let Some(replay) = told.recv().await {
+        let note = sqlx::query(note)
+            .bind(&replay.request)
+            .bind(&replay.key_prefix);
+        if let Err(error) = note.execute(&pool).await {
             eprintln!("a replay could not be written down: {error}");
         }
     }

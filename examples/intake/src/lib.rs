@@ -12,6 +12,7 @@ mod events;
 mod submissions;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::routing::{get, patch, post};
@@ -25,6 +26,9 @@ pub const INTAKES: &[(&str, &[&str])] = &[
     ("vendor-onboarding", &["companyName", "taxId"]),
     ("access-request", &["system"]),
 ];
+
+/// How long a key is kept. After that the same key makes a new submission.
+pub const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What every handler has.
 #[derive(Clone)]
@@ -42,6 +46,12 @@ impl App {
     /// Where the database can't be used.
     pub async fn open(url: &str) -> anyhow::Result<Self> {
         let pool = PgPool::connect(url).await?;
+        // Replays are told to whoever reads the events of a submission.
+        let (replays, told) = mpsc::channel(1024);
+        let observer = Arc::new(events::Replays(replays));
+        // Before the application's own tables: Semel's are in the schema `semel`, and for a user of
+        // that name it is where tables without a schema are.
+        let semel = Semel::builder().observer(observer).open(url).await?;
         // One at a time: `IF NOT EXISTS` doesn't keep two from making the same.
         let mut transaction = pool.begin().await?;
         sqlx::raw_sql("SELECT pg_advisory_xact_lock(20261116)")
@@ -51,11 +61,7 @@ impl App {
             .execute(&mut *transaction)
             .await?;
         transaction.commit().await?;
-        // Replays are told to whoever reads the events of a submission.
-        let (replays, told) = mpsc::channel(1024);
         tokio::spawn(events::write_replays(pool.clone(), told));
-        let observer = Arc::new(events::Replays(replays));
-        let semel = Semel::builder().observer(observer).open(url).await?;
         Ok(Self { semel, pool })
     }
 
@@ -93,7 +99,7 @@ impl App {
 
 /// Keys live in their intake: the same key in two of them is two keys.
 fn layer(semel: &Semel) -> anyhow::Result<IdempotencyLayer> {
-    let profile = Route::new().profile(Profile::Intake);
+    let profile = Route::new().profile(Profile::Intake).retention(RETENTION);
     let mut builder = semel.http_builder().defaults(profile.clone());
     for (intake, _) in INTAKES {
         let path = format!("/api/intakes/{intake}/{{*rest}}");

@@ -1,4 +1,5 @@
-//! Serves the intake forms: `DATABASE_URL=postgres://… cargo run`.
+//! Serves the intake forms: `DATABASE_URL=postgres://… cargo run`. `ADDRESS` is where it listens,
+//! `127.0.0.1:3000` by default.
 
 use anyhow::Context as _;
 use intake::App;
@@ -10,7 +11,8 @@ async fn main() -> anyhow::Result<()> {
     )?;
     let app = App::open(&url).await?;
     let semel = app.semel.clone();
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
+    let address = std::env::var("ADDRESS").unwrap_or_else(|_| "127.0.0.1:3000".to_owned());
+    let listener = tokio::net::TcpListener::bind(address).await?;
     println!("listening on http://{}", listener.local_addr()?);
     let stop = async {
         let _ = tokio::signal::ctrl_c().await;

@@ -2,7 +2,8 @@
 //!
 //! A submission and what happened to it are written in one transaction. Where the process vanishes
 //! after that and before the record says so, the layer lets the next retry run: it finds the event
-//! of the run before it, and changes nothing.
+//! of the run before it, and changes nothing. An event that is older than keys are kept is none of
+//! such a run: the key was forgotten, and makes a new submission.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -14,7 +15,7 @@ use sqlx::types::Json as Sql;
 use sqlx::{PgConnection, Row as _};
 
 use crate::events::REQUEST;
-use crate::{App, INTAKES};
+use crate::{App, INTAKES, RETENTION};
 
 type Fields = Map<String, Value>;
 type Answer = Result<(StatusCode, Json<Value>), Refused>;
@@ -136,14 +137,17 @@ pub(crate) async fn look(
     let Some(found) = found.fetch_optional(&app.pool).await? else {
         return Err(gone("there is no such submission"));
     };
-    let events = "SELECT id, type, original_id, replay_number FROM submission_events WHERE submission_id = $1 ORDER BY id";
+    let events = "SELECT id, type, original_id, replay_number, key_prefix, \
+                  to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"') \
+                  FROM submission_events WHERE submission_id = $1 ORDER BY id";
     let events = sqlx::query(events).bind(id).fetch_all(&app.pool).await?;
     let shown = |row: &sqlx::postgres::PgRow| {
-        let mut event = json!({"eventId": format!("evt_{}", row.get::<i64, _>(0)), "type": row.get::<String, _>(1)});
+        let mut event = json!({"eventId": format!("evt_{}", row.get::<i64, _>(0)), "submissionId": format!("sub_{id}"),
+            "type": row.get::<String, _>(1), "timestamp": row.get::<String, _>(5)});
         if let Some(original) = row.get::<Option<i64>, _>(2) {
-            let number: Option<i32> = row.get(3);
-            event["payload"] =
-                json!({"originalEventId": format!("evt_{original}"), "replayNumber": number});
+            let (number, prefix): (Option<i32>, Option<String>) = (row.get(3), row.get(4));
+            event["payload"] = json!({"idempotencyKey": prefix.map(|prefix| prefix + "…"),
+                "originalEventId": format!("evt_{original}"), "replayNumber": number});
         }
         event
     };
@@ -175,12 +179,19 @@ impl Run {
         status: StatusCode,
         change: impl AsyncFnOnce(&mut PgConnection) -> Result<i64, Refused>,
     ) -> Answer {
-        let before = "SELECT submission_id FROM submission_events WHERE request = $1 AND type = $2";
-        let before = sqlx::query_scalar(before).bind(&self.request).bind(event);
+        let before = "SELECT submission_id FROM submission_events WHERE request = $1 AND type = $2 \
+                      AND at > now() - make_interval(secs => $3)";
+        let before = sqlx::query_scalar(before)
+            .bind(&self.request)
+            .bind(event)
+            .bind(RETENTION.as_secs_f64());
         let id = match before.fetch_optional(&mut *self.transaction).await? {
             Some(id) => id,
             None => {
                 let id = change(&mut self.transaction).await?;
+                let forget = "UPDATE submission_events SET request = NULL WHERE request = $1";
+                let forget = sqlx::query(forget).bind(&self.request);
+                forget.execute(&mut *self.transaction).await?;
                 let note = "INSERT INTO submission_events (submission_id, type, request) VALUES ($1, $2, $3)";
                 let note = sqlx::query(note).bind(id).bind(event).bind(&self.request);
                 note.execute(&mut *self.transaction).await?;

@@ -255,6 +255,36 @@ async fn f6_4_a_key_that_can_not_be_used_is_400() {
 }
 
 #[tokio::test]
+async fn f2_4_4_after_the_retention_the_same_key_makes_a_new_submission() {
+    let (url, app) = serve().await;
+    // A key that is alone in how it begins.
+    let (url, key) = (
+        format!("{url}/access-request/submit"),
+        fresh_key().replace("idem_", ""),
+    );
+    let ask = json!({"fields": {"system": "billing"}});
+    let (_, first, _) = post(&url, &key, &ask).await;
+    let id = json_of(&first)["submissionId"].as_str().unwrap().to_owned();
+    // As if 25 hours had passed.
+    let record = "UPDATE semel.records SET written_us = written_us - 90000000000 \
+                  WHERE scope = 'access-request' AND hint = $1";
+    let aged = sqlx::query(record).bind(&key[..8]).execute(&app.pool).await;
+    assert_eq!(aged.expect("an answer").rows_affected(), 1);
+    let event =
+        "UPDATE submission_events SET at = at - interval '25 hours' WHERE submission_id = $1";
+    let number: i64 = id.trim_start_matches("sub_").parse().unwrap();
+    let aged = sqlx::query(event).bind(number).execute(&app.pool).await;
+    assert_eq!(aged.expect("an answer").rows_affected(), 1);
+    // A server that has no copy of the answer.
+    let (restarted, _) = serve().await;
+    let url = format!("{restarted}/access-request/submit");
+    let (status, second, replayed) = post(&url, &key, &ask).await;
+    assert_eq!((status, replayed), (201, false), "{second}");
+    assert_ne!(second, first);
+    assert_eq!(post(&url, &key, &ask).await, (200, second, true));
+}
+
+#[tokio::test]
 async fn f7_3_a_replay_is_an_event_of_its_own_and_numbered() {
     let (url, _) = serve().await;
     let (url, key) = (format!("{url}/access-request"), fresh_key());
@@ -276,10 +306,14 @@ async fn f7_3_a_replay_is_an_event_of_its_own_and_numbered() {
     assert_eq!(events[0]["type"], "submission.submitted");
     for (event, number) in [(&events[1], 1), (&events[2], 2)] {
         assert_eq!(event["type"], "submission.replayed");
+        let prefix = format!("{}…", &key[..8]);
         assert_eq!(
             event["payload"],
-            json!({"originalEventId": events[0]["eventId"], "replayNumber": number})
+            json!({"idempotencyKey": prefix, "originalEventId": events[0]["eventId"], "replayNumber": number})
         );
+        assert_eq!(event["submissionId"], id.as_str());
+        let time = event["timestamp"].as_str().expect("a time");
+        assert!(time.starts_with("20") && time.ends_with('Z'), "{time}");
     }
 }
 

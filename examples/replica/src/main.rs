@@ -1,10 +1,15 @@
 //! A primary ships its log over a line that repeats, loses and reorders; the replica ends up the
-//! same.
+//! same. `cargo run -- walk` tries what the requirements document promises.
+
+mod walk;
 
 use replica::{SegmentReceiver, SessionEvent};
 use semel_stream::{GateLimits, SeqNo, SessionId};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    if std::env::args().nth(1).as_deref() == Some("walk") {
+        return walk::walk();
+    }
     let session = SessionId::named("session-1");
     let event = |seqno| SessionEvent {
         session,

@@ -4,13 +4,15 @@
 //! Ports and databases are the test's own. A `sleep` waits until the program of the page is ready,
 //! because this machine may be slower than a reader's. Nothing else of the text is changed.
 
+mod walks;
+
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use semel_testkit::private::{PostgresServer, RedisServer, free_port, new_folder};
 use semel_tests::pages::{assert_shown, blocks, commands, root};
-use semel_tests::semel;
+use semel_tests::program;
 
 /// The conditions that a page waits for with `sleep`.
 const SERVICE: &str = "curl -s -o ready.txt http://127.0.0.1:3000/";
@@ -25,6 +27,8 @@ struct Guide {
     own: Vec<(&'static str, String)>,
     /// Commands that the page expects to have been run.
     before: String,
+    /// Programs of this repository that are installed, besides `semel`.
+    programs: Vec<&'static str>,
 }
 
 impl Guide {
@@ -34,6 +38,7 @@ impl Guide {
             waits: waits.to_vec(),
             own: Vec::new(),
             before: String::new(),
+            programs: Vec::new(),
         }
     }
 
@@ -42,7 +47,7 @@ impl Guide {
         let text = std::fs::read_to_string(root().join("docs").join(self.page)).expect("a page");
         let around = new_folder("tutorial");
         let folder = around.join("empty");
-        prepare(&around, &folder);
+        prepare(&around, &folder, &self.programs);
         let ports = [3000, 8080, 8081].map(|of_page| (of_page, free_port()));
         let own = |text: &str| {
             let mut text = text.to_owned();
@@ -75,12 +80,14 @@ impl Guide {
     }
 }
 
-/// An empty folder, a clone beside it, and a `PATH` on which `semel` is installed.
-fn prepare(around: &Path, folder: &Path) {
+/// An empty folder, a clone beside it, and a `PATH` on which `semel` and others are installed.
+fn prepare(around: &Path, folder: &Path, programs: &[&str]) {
     let bin = around.join("bin");
     std::fs::create_dir(folder).expect("a folder");
     std::fs::create_dir(&bin).expect("a folder");
-    symlink(semel(), bin.join("semel")).expect("a link");
+    for name in ["semel"].iter().chain(programs) {
+        symlink(program(name), bin.join(name)).expect("a link");
+    }
     symlink(root().canonicalize().expect("a path"), around.join("semel")).expect("a link");
 }
 
@@ -239,7 +246,8 @@ fn every_guide_with_commands_is_followed() {
             let file = page.expect("a page").file_name();
             let page = format!("{folder}/{}", file.to_string_lossy());
             let text = std::fs::read_to_string(root().join("docs").join(&page)).expect("text");
-            let is_followed = include_str!("tutorials.rs").contains(&format!("\"{page}\""));
+            let tests = concat!(include_str!("main.rs"), include_str!("walks.rs"));
+            let is_followed = tests.contains(&format!("\"{page}\""));
             // Continuous integration runs the commands of this page itself.
             let is_for_contributors = page == "how-to/contribute-a-store.md";
             let has_commands = !commands(&text).is_empty();
