@@ -45,6 +45,7 @@ pub struct Route {
     pub(crate) policy: Option<Policy>,
     pub(crate) crash: Option<CrashPolicy>,
     pub(crate) retention: Option<Duration>,
+    pub(crate) answer_retention: Option<Duration>,
     pub(crate) mode: Option<Mode>,
     pub(crate) methods: Option<Vec<Method>>,
     pub(crate) key: KeySource,
@@ -164,6 +165,13 @@ impl Route {
     /// Sets how long responses are stored.
     pub fn retention(mut self, retention: Duration) -> Self {
         self.retention = Some(retention);
+        self
+    }
+
+    /// Sets how long responses are replayed, if that is shorter than the retention. Later, a caller
+    /// with the same key and payload gets 410 `idempotency_answer_expired`, and nothing runs.
+    pub fn answer_retention(mut self, answer_retention: Duration) -> Self {
+        self.answer_retention = Some(answer_retention);
         self
     }
 

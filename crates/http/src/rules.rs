@@ -256,6 +256,7 @@ fn policy(route: &Route, base: &Policy) -> Policy {
     });
     policy.crash = route.crash.unwrap_or(policy.crash);
     policy.retention = route.retention.unwrap_or(policy.retention);
+    policy.answer_retention = route.answer_retention.or(policy.answer_retention);
     policy.mode = route.mode.unwrap_or(policy.mode);
     policy
 }

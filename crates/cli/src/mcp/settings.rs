@@ -101,6 +101,7 @@ struct SettingsFile {
     tenant: Option<String>,
     window: Option<Span>,
     retention: Option<Span>,
+    answer_retention: Option<Span>,
     lease: Option<Span>,
     wait: Option<Span>,
     call_limit: Option<Span>,
@@ -151,6 +152,9 @@ impl GatewayArgs {
             self.retention,
             file.retention,
         );
+        if let Some(Span(kept)) = file.answer_retention {
+            settings.policy.answer_retention = Some(kept);
+        }
         set(&mut settings.policy.lease, self.lease, file.lease);
         if let Some(Span(wait)) = self.wait.or(file.wait) {
             settings.policy.on_busy = OnBusy::Wait(wait);

@@ -67,6 +67,10 @@ pub struct RouteSettings {
     pub replay_auth_url: Option<String>,
     /// How long to keep responses for replays.
     pub retention: Span,
+    /// How long to replay responses, if that is shorter than `retention`. Later, a request with the
+    /// same key and payload gets 410 `idempotency_answer_expired`; it does not run. Default: as
+    /// long as `retention`.
+    pub answer_retention: Option<Span>,
     /// The longest retention that callers may set with `X-Idempotency-TTL` (milliseconds). Without
     /// it, callers cannot set the retention.
     pub caller_retention: Option<Span>,
@@ -119,6 +123,7 @@ impl Default for RouteSettings {
             max_running: None,
             replay_auth_url: None,
             retention: Span(policy.retention),
+            answer_retention: None,
             caller_retention: None,
             lease: Span(policy.lease),
             max_attempts: policy.max_attempts,
