@@ -109,6 +109,7 @@ struct SettingsFile {
     bypass_idempotent: bool,
     downstream_key: Option<bool>,
     observe: bool,
+    compress: bool,
     encryption: Encryption,
     tools: std::collections::BTreeMap<String, ToolRule>,
 }
@@ -181,7 +182,9 @@ impl GatewayArgs {
         let mut config = Config::default();
         config.store.url = Some(url.to_owned());
         config.store.secret_file.clone_from(&self.secret_file);
-        config.store.encryption = self.file()?.encryption;
+        let file = self.file()?;
+        config.store.compress = file.compress;
+        config.store.encryption = file.encryption;
         let keys = &mut config.store.encryption.key_files;
         keys.extend(self.encryption_key_file.iter().cloned());
         config.environment = self.environment.clone().unwrap_or_default();
