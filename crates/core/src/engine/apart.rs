@@ -261,22 +261,27 @@ pub(super) async fn find(
     Ok(answer.map_or(FoundAnswer::Gone, FoundAnswer::Kept))
 }
 
-/// The record with its answer in it. Where that is gone, it has an answer without head and body.
+/// The record with its answer in it. Where that is gone, it has an answer without head and body; for
+/// an operator, also where it can't be read.
 pub(super) async fn join(
     engine: &Shared,
     subject: &Subject,
     record: Record,
+    is_for_operator: bool,
 ) -> StoreResult<Record> {
     let Some(marked) = record.answer.as_ref().filter(|answer| is_apart(answer)) else {
         return Ok(record);
     };
-    let answer = match find(engine, subject, marked).await? {
+    let found = match find(engine, subject, marked).await {
+        Err(error) if is_for_operator && !error.is_transient() => FoundAnswer::Gone,
+        other => other?,
+    };
+    let answer = Some(match found {
         FoundAnswer::Kept(answer) => answer,
         FoundAnswer::Gone => Arc::new(Answer {
             head: Bytes::new(),
             body: marked.body.clone(),
         }),
-    };
-    let answer = Some(answer);
+    });
     Ok(Record { answer, ..record })
 }

@@ -125,7 +125,7 @@ impl Engine {
     /// [`Problem::BodyUnavailable`] if the record or the body of its answer can't be read.
     pub async fn read(&self, identity: &Identity) -> Result<Option<Record>, Problem> {
         let found = self.shared.read(identity).await.map_err(problem_from)?;
-        self.joined(identity, found).await
+        self.joined(identity, found, false).await
     }
 
     /// As [`Engine::read`], for an operator: a record whose encryption key is gone comes without
@@ -136,7 +136,7 @@ impl Engine {
     /// As [`Engine::read`].
     pub async fn inspect(&self, identity: &Identity) -> Result<Option<Record>, Problem> {
         let found = self.shared.inspect(identity).await.map_err(problem_from)?;
-        self.joined(identity, found).await
+        self.joined(identity, found, true).await
     }
 
     /// The record with its answer in it, if that is kept apart (P50).
@@ -144,10 +144,11 @@ impl Engine {
         &self,
         identity: &Identity,
         found: Option<Record>,
+        is_for_operator: bool,
     ) -> Result<Option<Record>, Problem> {
         let Some(record) = found else { return Ok(None) };
         let subject = Subject::from_record(&record, *identity);
-        let joined = apart::join(&self.shared, &subject, record).await;
+        let joined = apart::join(&self.shared, &subject, record, is_for_operator).await;
         joined.map(Some).map_err(problem_from)
     }
 

@@ -3,8 +3,9 @@
 use semel_core::engine::{ANSWER_SCOPE, Admission, EngineConfig, OperatorOutcome, Problem};
 use semel_core::engine::{CacheConfig, RemoteLease};
 use semel_core::policy::Policy;
+use semel_core::record::SealedHeader;
 use semel_core::store::Query;
-use semel_core::{Code, Record, Resolution, State, StoreAdmin};
+use semel_core::{Code, Record, Resolution, Restored, State, StoreAdmin};
 use semel_testkit::faulty::{CallKind, Fault, FaultyStore};
 
 use super::*;
@@ -199,6 +200,37 @@ async fn p50_an_owner_elsewhere_settles_once_under_the_policy_of_its_claim() {
     let seen = body(rig.engine.inspect(&identity).await.expect("a record"));
     assert_eq!(seen.body, AnswerBody::Omitted { bytes: 4 });
     assert!(seen.head.is_empty());
+}
+
+#[tokio::test]
+async fn p50_an_operator_sees_the_record_of_an_unreadable_answer() {
+    let (rig, store) = rig();
+    let effects = Effects::default();
+    ran(&rig.run("k", &minute(), effects.answer("paid")).await);
+    let query = Query::default().with_scope(ANSWER_SCOPE.to_owned());
+    let page = store.list(&query).await.expect("a page");
+    let (place, mut apart) = page.records[0].clone();
+    // Encrypted with a key that nobody has.
+    let header = SealedHeader {
+        total_bytes: 40,
+        key_id: 9,
+        fence: apart.fence,
+    };
+    let sealed = [&header.to_bytes()[..], &[0; 16]].concat();
+    apart.answer = Some(Arc::new(Answer {
+        head: sealed.into(),
+        ..Answer::from_body("?")
+    }));
+    assert!(store.delete(&place).await.expect("an answer"));
+    let restored = store.restore(&place, &apart).await.expect("an answer");
+    assert_eq!(restored, Restored::Written);
+    let identity = *rig.request("k", "payload", &minute()).identity();
+    let replay = rig.run("k", &minute(), effects.answer("no")).await;
+    assert_eq!(code(&replay), Some(Code::RecordUnreadable));
+    assert!(rig.engine.read(&identity).await.is_err());
+    let shown = rig.engine.inspect(&identity).await.expect("an answer");
+    assert_eq!(shown.expect("a record").state, State::Completed);
+    assert_eq!(effects.count(), 1);
 }
 
 #[tokio::test]
