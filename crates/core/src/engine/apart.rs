@@ -261,8 +261,8 @@ pub(super) async fn find(
     Ok(answer.map_or(FoundAnswer::Gone, FoundAnswer::Kept))
 }
 
-/// The record with its answer in it. Where that is gone, it has an answer without head and body; for
-/// an operator, also where it can't be read.
+/// The record with its answer in it. Where that is gone, it has an answer without head and body;
+/// for an operator, also where it can't be read.
 pub(super) async fn join(
     engine: &Shared,
     subject: &Subject,

@@ -99,12 +99,12 @@ pub struct RouteSettings {
     /// Response headers not to keep, of the usual ones.
     #[schemars(extend("items" = {"type": "string", "format": "header"}))]
     pub drop_headers: Vec<String>,
-    /// Whether to keep response bodies. Without its body, a replay has the first status and the kept
-    /// headers, and says `idempotency_body_not_kept`.
+    /// Whether to keep response bodies. Without its body, a replay has the first status and the
+    /// kept headers, and says `idempotency_body_not_kept`.
     pub keep_body: bool,
-    /// JSON pointers to the parts of JSON responses to keep out of the store, such as `/card/number`
-    /// or `/items/*/pin`. A replay has null in their place. Responses that are not JSON are then
-    /// kept without their bodies.
+    /// JSON pointers to the parts of JSON responses to keep out of the store, such as
+    /// `/card/number` or `/items/*/pin`. A replay has null in their place. Responses that are not
+    /// JSON are then kept without their bodies.
     #[schemars(extend("items" = {"type": "string", "format": "pointer"}))]
     pub redact: Vec<String>,
     /// Whether keys of the route belong to tenants, if `tenants` is set.
