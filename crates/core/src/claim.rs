@@ -162,6 +162,9 @@ pub enum ClaimTermsError {
     /// The retention is shorter than the lease.
     #[error("the retention must not be shorter than the lease")]
     RetentionUnderLease,
+    /// The retention of answers is too short.
+    #[error("the retention of answers must be at least 10 ms")]
+    AnswerRetention,
     /// No attempt is allowed.
     #[error("at least one attempt must be allowed")]
     NoAttempts,

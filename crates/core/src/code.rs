@@ -92,6 +92,8 @@ codes! {
     RecordUnreadable = "idempotency_record_unreadable", 500, Some(13), false, "The record of this key cannot be read";
     /// Done before; the answer was erased.
     AnswerErased = "idempotency_answer_erased", 410, Some(9), false, "Done before; the stored response was erased";
+    /// Done before; the answer was kept for a shorter time than the record.
+    AnswerExpired = "idempotency_answer_expired", 410, Some(9), false, "Done before; the stored response has expired";
     /// The body of a stored answer could not be loaded.
     BodyUnavailable = "idempotency_body_unavailable", 503, Some(14), true, "The stored response body could not be loaded";
     /// The request's deadline passed before it was started.

@@ -27,6 +27,10 @@ pub struct Policy {
     pub lease: Duration,
     /// How long a record lives after its last write. 24 h.
     pub retention: Duration,
+    /// How long an answer lives, if that is shorter than the record does. Later, a caller with the
+    /// same key and payload gets [`Code::AnswerExpired`](crate::Code::AnswerExpired), and no effect
+    /// runs (P50). At least 10 ms. As long as the record.
+    pub answer_retention: Option<Duration>,
     /// What happens to a key whose owner crashed. Takeover.
     pub crash: CrashPolicy,
     /// The most runs begun before a crashed owner leaves the key in doubt, also under takeover. 5.
@@ -48,6 +52,7 @@ impl Default for Policy {
         Self {
             lease: Duration::from_secs(30),
             retention: Duration::from_secs(24 * 60 * 60),
+            answer_retention: None,
             crash: CrashPolicy::Takeover,
             max_attempts: 5,
             on_busy: OnBusy::Wait(Duration::from_secs(30)),
@@ -65,6 +70,10 @@ impl Policy {
     /// # Errors
     /// [`ClaimTermsError`] if a value is out of bounds.
     pub fn terms(&self) -> Result<ClaimTerms, ClaimTermsError> {
+        let shortest = ClaimTerms::MIN_LEASE;
+        if self.answer_retention.is_some_and(|kept| kept < shortest) {
+            return Err(ClaimTermsError::AnswerRetention);
+        }
         ClaimTerms::new(self.lease, self.retention, self.crash, self.max_attempts)
     }
 
@@ -80,6 +89,18 @@ impl Policy {
     pub const fn with_retention(mut self, retention: Duration) -> Self {
         self.retention = retention;
         self
+    }
+
+    /// Sets [`answer_retention`](Self::answer_retention).
+    #[must_use]
+    pub const fn with_answer_retention(mut self, answer_retention: Duration) -> Self {
+        self.answer_retention = Some(answer_retention);
+        self
+    }
+
+    /// How long an answer lives; `None` if as long as its record.
+    pub(crate) fn shorter_answer_retention(&self) -> Option<Duration> {
+        self.answer_retention.filter(|kept| *kept < self.retention)
     }
 
     /// Sets [`crash`](Self::crash).

@@ -16,6 +16,14 @@ pub enum BuildError {
         /// The route's path, or `*` for the defaults.
         route: String,
     },
+    /// A JSON pointer of [`Route::redact`](crate::Route::redact) selects nothing.
+    #[error("route {route}: the JSON pointer {pointer:?} doesn't begin with a slash")]
+    Pointer {
+        /// The path of the route, or `*`.
+        route: String,
+        /// The pointer.
+        pointer: String,
+    },
     /// A header that must not be stored.
     #[error(
         "route {route} can't store the header {header}: it belongs to one connection or session"

@@ -27,6 +27,42 @@ pub(crate) fn only(body: &[u8], paths: &[Cow<'static, str>]) -> Result<Vec<u8>, 
     Ok(Value::Array(chosen.collect()).to_string().into_bytes())
 }
 
+/// The text with null in place of the selected parts, in canonical form.
+pub(crate) fn redacted(
+    body: &[u8],
+    paths: &[Cow<'static, str>],
+) -> Result<Vec<u8>, CanonicalError> {
+    let mut value = parsed(body)?;
+    for path in paths {
+        redact(&mut value, &steps(path));
+    }
+    Ok(value.to_string().into_bytes())
+}
+
+fn redact(value: &mut Value, steps: &[String]) {
+    let [step, rest @ ..] = steps else {
+        *value = Value::Null;
+        return;
+    };
+    match value {
+        Value::Object(members) => {
+            for (name, member) in members.iter_mut() {
+                if step == "*" || step == name {
+                    redact(member, rest);
+                }
+            }
+        }
+        Value::Array(items) => {
+            for (i, item) in items.iter_mut().enumerate() {
+                if step == "*" || step.parse() == Ok(i) {
+                    redact(item, rest);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
 fn steps(path: &str) -> Vec<String> {
     let steps = path.split('/').skip(1);
     steps
@@ -136,6 +172,26 @@ mod tests {
             (&["/a/0"], r#"{"a":[]}"#, r#"{"a":[null]}"#),
         ] {
             assert_ne!(of(one, paths), of(other, paths), "{one} and {other}");
+        }
+    }
+
+    #[test]
+    fn selected_parts_become_null() {
+        let paths = ["/card/number", "/items/*/pin", "/list/1", "/a~1b"].map(Into::into);
+        let body = r#"{"list":[1,2],"card":{"number":"4242","type":"x"},"a/b":7,
+            "items":[{"pin":[1,2],"id":1},{"id":2},3],"other":{"number":1.5}}"#;
+        let found = redacted(body.as_bytes(), &paths).unwrap();
+        assert_eq!(
+            String::from_utf8(found).unwrap(),
+            r#"{"a/b":null,"card":{"number":null,"type":"x"},"items":[{"id":1,"pin":null},{"id":2},3],"list":[1,null],"other":{"number":1.5}}"#
+        );
+        for unclear in [
+            &b"no json"[..],
+            b"",
+            br#"{"a":1,"a":2}"#,
+            b"12345678901234567890",
+        ] {
+            assert!(redacted(unclear, &paths).is_err());
         }
     }
 

@@ -15,6 +15,7 @@ use crate::credentials::asks_to_sign_in;
 use crate::grpc::{self, Kind};
 use crate::head::{self, StoredHead};
 use crate::lease::{EffectOutcome, HandlerLease};
+use crate::paths::redacted;
 use crate::problem::{NO_STORE, PROBLEM_JSON, ProblemDetails, render};
 use crate::profile::Meaning;
 use crate::routing::LayerState;
@@ -27,7 +28,8 @@ pub const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-
 /// The time of the first request, by the store's clock.
 pub const X_ORIGINAL_REQUEST_TIME: HeaderName = HeaderName::from_static("x-original-request-time");
 
-/// The parts of the original response that a replay lacks: `body`, `headers` or both.
+/// The parts of the original response that a replay lacks: `body`, `headers` or both; `fields` if
+/// the route redacts some.
 pub const IDEMPOTENT_NOT_KEPT: HeaderName = HeaderName::from_static("idempotent-not-kept");
 
 /// Turns a response into a report for the engine, on whichever task the effect runs.
@@ -170,6 +172,7 @@ impl ResponseRecorder {
             .into_iter()
             .flat_map(|trailers| self.kept(trailers));
         let head = head::pack(parts.status, self.kept(&parts.headers), kept_trailers);
+        let body = self.stored(body);
         let answer = Answer { head, body };
         match meaning {
             Meaning::Done => Verdict::Complete(answer),
@@ -177,6 +180,24 @@ impl ResponseRecorder {
             Meaning::NothingHappened => Verdict::NoEffect,
             Meaning::Unclear => Verdict::Retry,
         }
+    }
+
+    /// The body as the route has it stored.
+    fn stored(&self, body: AnswerBody) -> AnswerBody {
+        let AnswerBody::Kept(data) = body else {
+            return body;
+        };
+        let paths = &self.rules.redact;
+        let stored = match (self.rules.keeps_body, data.is_empty() || paths.is_empty()) {
+            (false, _) => None,
+            (true, true) => return AnswerBody::Kept(data),
+            // What can't be redacted for sure is not stored.
+            (true, false) => redacted(&data, paths).ok(),
+        };
+        let bytes = data.len() as u64;
+        stored.map_or(AnswerBody::Omitted { bytes }, |text| {
+            AnswerBody::Kept(text.into())
+        })
     }
 
     /// The allowed headers, except those that `Connection` names, which end at the next hop.
@@ -271,11 +292,14 @@ pub(crate) fn replay(
         }
         headers.insert(header::CONTENT_TYPE, PROBLEM_JSON);
     }
-    let missing = match (omitted, head.headers_left_out) {
-        (true, true) => Some("body, headers"),
-        (true, false) => Some("body"),
-        (false, true) => Some("headers"),
-        (false, false) => None,
+    let redacts = !rules.redact.is_empty();
+    let missing = match (omitted, head.headers_left_out, redacts) {
+        (true, true, _) => Some("body, headers"),
+        (true, false, _) => Some("body"),
+        (false, true, true) => Some("fields, headers"),
+        (false, true, false) => Some("headers"),
+        (false, false, true) => Some("fields"),
+        (false, false, false) => None,
     };
     if let Some(missing) = missing {
         headers.insert(IDEMPOTENT_NOT_KEPT, HeaderValue::from_static(missing));
@@ -298,11 +322,11 @@ fn replayed_status(rules: &Rules, original: StatusCode) -> StatusCode {
 }
 
 fn not_kept() -> ProblemDetails {
-    let detail = "the request is done; its response was too large to store, or a stream";
+    let detail = "the request is done; its response body was not stored";
     ProblemDetails::new(Code::BodyNotKept, detail)
 }
 
-/// The substitute for a body that was too large to store: says that the request is done, and the
+/// The substitute for a body that was not stored: says that the request is done, and the
 /// size of the body.
 fn without_body(status: StatusCode, bytes: u64) -> Body {
     let details = not_kept();

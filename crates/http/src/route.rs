@@ -45,6 +45,7 @@ pub struct Route {
     pub(crate) policy: Option<Policy>,
     pub(crate) crash: Option<CrashPolicy>,
     pub(crate) retention: Option<Duration>,
+    pub(crate) answer_retention: Option<Duration>,
     pub(crate) mode: Option<Mode>,
     pub(crate) methods: Option<Vec<Method>>,
     pub(crate) key: KeySource,
@@ -57,6 +58,9 @@ pub struct Route {
     pub(crate) credentials: CredentialRules,
     pub(crate) ignores_credentials: bool,
     pub(crate) keep: Vec<String>,
+    pub(crate) drop: Vec<String>,
+    pub(crate) drops_body: bool,
+    pub(crate) redact: Vec<String>,
     pub(crate) limits: BodyLimits,
     pub(crate) longest_ttl: Option<Duration>,
     pub(crate) streams: bool,
@@ -167,6 +171,13 @@ impl Route {
         self
     }
 
+    /// Sets how long responses are replayed, if that is shorter than the retention. Later, a caller
+    /// with the same key and payload gets 410 `idempotency_answer_expired`, and nothing runs.
+    pub fn answer_retention(mut self, answer_retention: Duration) -> Self {
+        self.answer_retention = Some(answer_retention);
+        self
+    }
+
     /// Sets the mode: enforce, observe, or off.
     pub fn mode(mut self, mode: Mode) -> Self {
         self.mode = Some(mode);
@@ -259,6 +270,34 @@ impl Route {
     /// Stores one more response header for replays, in addition to [`KEPT_HEADERS`].
     pub fn keep_header(mut self, name: impl Into<String>) -> Self {
         self.keep.push(name.into());
+        self
+    }
+
+    /// Stores a response header of [`KEPT_HEADERS`] no longer.
+    pub fn drop_header(mut self, name: impl Into<String>) -> Self {
+        self.drop.push(name.into());
+        self
+    }
+
+    /// Whether response bodies are stored. Without its body, a replay has the first status and the
+    /// stored headers, and says `idempotency_body_not_kept`.
+    pub const fn keep_body(mut self, keeps_body: bool) -> Self {
+        self.drops_body = !keeps_body;
+        self
+    }
+
+    /// Stores JSON responses with null in place of the parts that this JSON pointer selects, in
+    /// which `*` matches every member or element. Only replays lack them; they say `fields` in
+    /// `Idempotent-Not-Kept`. A body that isn't JSON, or has two readings, is not stored.
+    ///
+    /// ```
+    /// use semel_http::Route;
+    ///
+    /// let route = Route::new().redact("/card/number").redact("/items/*/pin");
+    /// # let _ = route;
+    /// ```
+    pub fn redact(mut self, pointer: impl Into<String>) -> Self {
+        self.redact.push(pointer.into());
         self
     }
 

@@ -1,5 +1,6 @@
 //! [`Rules`]: a checked [`Route`], as the layer uses it for each request.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ pub(crate) struct Rules {
     pub(crate) requires_key: bool,
     pub(crate) payload: Payload,
     pub(crate) keep: Vec<HeaderName>,
+    pub(crate) keeps_body: bool,
+    pub(crate) redact: Vec<Cow<'static, str>>,
     pub(crate) limits: BodyLimits,
     pub(crate) longest_ttl: Option<Duration>,
     pub(crate) streams: bool,
@@ -90,6 +93,8 @@ impl Rules {
             requires_key: route.requires_key.unwrap_or(terms.requires_key),
             payload: route.payload,
             keep,
+            keeps_body: !route.drops_body,
+            redact: pointers(&route.redact, &name)?,
             limits: route.limits,
             longest_ttl: route.longest_ttl,
             streams: route.streams,
@@ -256,9 +261,24 @@ fn policy(route: &Route, base: &Policy) -> Policy {
     });
     policy.crash = route.crash.unwrap_or(policy.crash);
     policy.retention = route.retention.unwrap_or(policy.retention);
+    policy.answer_retention = route.answer_retention.or(policy.answer_retention);
     policy.mode = route.mode.unwrap_or(policy.mode);
     policy
 }
+
+fn pointers(texts: &[String], name: &str) -> Result<Vec<Cow<'static, str>>, BuildError> {
+    let pointer = |text: &String| match text.starts_with('/') {
+        true => Ok(text.clone().into()),
+        false => Err(BuildError::Pointer {
+            route: name.to_owned(),
+            pointer: text.clone(),
+        }),
+    };
+    texts.iter().map(pointer).collect()
+}
+
+/// Headers that are about the exact bytes of a body.
+const OF_BYTES: [&str; 3] = ["etag", "content-digest", "repr-digest"];
 
 fn kept(route: &Route, name: &str) -> Result<Vec<HeaderName>, BuildError> {
     let mut keep = KEPT_HEADERS.to_vec();
@@ -273,6 +293,11 @@ fn kept(route: &Route, name: &str) -> Result<Vec<HeaderName>, BuildError> {
             }
         }
     }
+    let redacts = !route.redact.is_empty();
+    keep.retain(|header| {
+        let is_dropped = |name: &String| name.eq_ignore_ascii_case(header.as_str());
+        !route.drop.iter().any(is_dropped) && !(redacts && OF_BYTES.contains(&header.as_str()))
+    });
     Ok(keep)
 }
 

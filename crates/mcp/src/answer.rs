@@ -215,6 +215,12 @@ fn write_problem(call: &Call, key: &Key, problem: &Problem) -> Reply {
         Problem::Erased { .. } => "This idempotencyKey was used before, and the result was erased \
              since. This call did nothing. Do not call it again with a new key: it might act twice."
             .to_owned(),
+        Problem::AnswerExpired => {
+            "This idempotencyKey was used before, and the result is not kept \
+             any more. This call did nothing. Do not call it again with a new key: it might act \
+             twice."
+                .to_owned()
+        }
         Problem::BodyUnavailable { retry_after, .. } => format!(
             "This call was answered before and does not run again, but its result is unavailable \
              at the moment. Call again in {} with the same arguments and the same idempotencyKey \

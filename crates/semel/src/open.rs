@@ -7,6 +7,7 @@ use semel_core::engine::{Engine, EngineConfig};
 use semel_core::event::{NoopObserver, Observer, Step};
 use semel_core::policy::Policy;
 use semel_core::{Env, KeyRules, Namespace, Secret, StoreAdmin};
+use semel_stores::compressed::CompressedStore;
 use semel_stores::encrypted;
 
 use crate::encryption::{Encryption, OpenKeys};
@@ -236,6 +237,7 @@ pub struct Builder {
     env: Option<Env>,
     tool: bool,
     encryption: Option<Encryption>,
+    compresses: bool,
     #[cfg(feature = "object")]
     bodies: Option<(String, usize)>,
 }
@@ -252,6 +254,7 @@ impl Default for Builder {
             env: None,
             tool: false,
             encryption: None,
+            compresses: false,
             #[cfg(feature = "object")]
             bodies: None,
         }
@@ -325,6 +328,15 @@ impl Builder {
         self
     }
 
+    /// Compresses answers of 1 KiB and more, each by itself, where that makes them smaller. Off by
+    /// default: who can see sizes in the store then learns something of what is in an answer. Every
+    /// process reads compressed answers, with this setting or without. Answers of `run_in` and of
+    /// jobs are not compressed; a key that is used with both gets an error from `run_in`.
+    pub const fn compress_answers(mut self, compresses: bool) -> Self {
+        self.compresses = compresses;
+        self
+    }
+
     /// Opens the store at `url`.
     ///
     /// # Errors
@@ -348,7 +360,8 @@ impl Builder {
         let bare = Arc::clone(&opened.store);
         let (wrapped, data) = self.wrapped(opened, &env).await?;
         opened = wrapped;
-        let store = opened.store;
+        let store: Arc<dyn StoreAdmin> =
+            Arc::new(CompressedStore::new(opened.store, self.compresses));
         self.policy.terms()?;
         semel_core::Namespace::new(&self.environment, "", "any")?;
         let capabilities = store.capabilities();

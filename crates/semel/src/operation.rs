@@ -85,6 +85,14 @@ impl Operation {
         self
     }
 
+    /// How long the answer is replayed, if that is shorter than the retention. Later, a call with
+    /// the same key and payload gets [`Problem::AnswerExpired`](crate::core::engine::Problem), and
+    /// nothing runs. Not in a transaction of the caller's ([`Call::run_in`](crate::Call::run_in)).
+    pub fn answer_retention(mut self, answer_retention: Duration) -> Self {
+        Arc::make_mut(&mut self.policy).answer_retention = Some(answer_retention);
+        self
+    }
+
     /// The caller's key.
     pub fn key(self, key: &str) -> Keyed {
         let key = self.semel.shared.key_rules.check(key).map_err(Error::from);

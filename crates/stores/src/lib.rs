@@ -8,7 +8,7 @@
 //! | `redis` | Redis ≥ 7.0, Valkey | `redis` |
 //! | `sqlite` | a file on this host | `sqlite` |
 //!
-//! [`encrypted`] encrypts the records of any of them.
+//! [`encrypted`] encrypts the records of any of them, [`compressed`] compresses larger answers.
 //!
 //! Every backend passes the conformance suite of `semel-conformance` on a real server.
 
@@ -20,6 +20,7 @@
 ))]
 mod cas;
 pub mod compose;
+pub mod compressed;
 pub mod encrypted;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod local_host;

@@ -44,6 +44,8 @@ const (
 	CodeRecordUnreadable = "idempotency_record_unreadable"
 	// Done before; the stored response was erased
 	CodeAnswerErased = "idempotency_answer_erased"
+	// Done before; the stored response has expired
+	CodeAnswerExpired = "idempotency_answer_expired"
 	// The stored response body could not be loaded
 	CodeBodyUnavailable = "idempotency_body_unavailable"
 	// The request was not started in time
@@ -154,6 +156,7 @@ var Codes = map[string]Code{
 	CodeStoreUnavailable:               {503, true, "The store is unavailable; the request was not started"},
 	CodeRecordUnreadable:               {500, false, "The record of this key cannot be read"},
 	CodeAnswerErased:                   {410, false, "Done before; the stored response was erased"},
+	CodeAnswerExpired:                  {410, false, "Done before; the stored response has expired"},
 	CodeBodyUnavailable:                {503, true, "The stored response body could not be loaded"},
 	CodeLate:                           {503, true, "The request was not started in time"},
 	CodeLeaseLost:                      {503, true, "Another process took the request over"},

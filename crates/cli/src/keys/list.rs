@@ -75,8 +75,9 @@ impl State {
 const PAGE: usize = 1000;
 
 /// Scopes that Semel uses itself. They are listed only with --scope.
-const OWN_SCOPES: [&str; 2] = [
+const OWN_SCOPES: [&str; 3] = [
     semel::core::canary::SCOPE,
+    semel::core::engine::ANSWER_SCOPE,
     semel_server::health::SELF_CHECK_SCOPE,
 ];
 

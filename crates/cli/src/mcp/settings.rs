@@ -101,6 +101,7 @@ struct SettingsFile {
     tenant: Option<String>,
     window: Option<Span>,
     retention: Option<Span>,
+    answer_retention: Option<Span>,
     lease: Option<Span>,
     wait: Option<Span>,
     call_limit: Option<Span>,
@@ -108,6 +109,7 @@ struct SettingsFile {
     bypass_idempotent: bool,
     downstream_key: Option<bool>,
     observe: bool,
+    compress: bool,
     encryption: Encryption,
     tools: std::collections::BTreeMap<String, ToolRule>,
 }
@@ -151,6 +153,9 @@ impl GatewayArgs {
             self.retention,
             file.retention,
         );
+        if let Some(Span(kept)) = file.answer_retention {
+            settings.policy.answer_retention = Some(kept);
+        }
         set(&mut settings.policy.lease, self.lease, file.lease);
         if let Some(Span(wait)) = self.wait.or(file.wait) {
             settings.policy.on_busy = OnBusy::Wait(wait);
@@ -177,7 +182,9 @@ impl GatewayArgs {
         let mut config = Config::default();
         config.store.url = Some(url.to_owned());
         config.store.secret_file.clone_from(&self.secret_file);
-        config.store.encryption = self.file()?.encryption;
+        let file = self.file()?;
+        config.store.compress = file.compress;
+        config.store.encryption = file.encryption;
         let keys = &mut config.store.encryption.key_files;
         keys.extend(self.encryption_key_file.iter().cloned());
         config.environment = self.environment.clone().unwrap_or_default();

@@ -2,9 +2,11 @@
 //! recovers.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Shared;
 use super::admission::{Admission, Won};
+use super::apart::{self, AnswerLife, FoundAnswer};
 use super::cache::CacheLookup;
 use super::claim::ClaimResult;
 use super::claimant::Claimant;
@@ -12,11 +14,12 @@ use super::coalesce::{ClaimFailure, Leader};
 use super::orphan::release_later;
 use super::request::{Doubt, Request};
 use super::response::{Problem, Replayed};
-use crate::claim::{Claimed, Grant, InDoubt, Mismatch, Replay};
+use crate::claim::{Claimed, Grant, InDoubt, Mismatch, Replay, Resolution, Settlement};
 use crate::clock::Tick;
 use crate::event::{ShadowDecision, Step, StoreCall};
 use crate::policy::{Mode, StoreDown};
-use crate::record::{State, Token};
+use crate::record::{Fence, State, Token};
+use crate::store::StoreResult;
 
 /// Claims the key, and waits or recovers as the policy says, until the effect may run or the caller
 /// gets an answer.
@@ -103,6 +106,10 @@ impl Claimant<'_> {
             }
             match claimed {
                 Claimed::Won(grant) => return self.won(grant, sent, began, leader),
+                // Boxed because it is rare: this keeps the future of most requests small.
+                Claimed::Replay(replay) if apart::is_apart(&replay.answer) => {
+                    return Box::pin(self.replay_from_apart(replay, sent)).await;
+                }
                 Claimed::Replay(replay) => return self.replay(replay, sent),
                 Claimed::Mismatch(original) => return self.mismatch(original),
                 // Boxed because both are rare: this keeps the future of most requests small.
@@ -140,6 +147,19 @@ impl Claimant<'_> {
             now,
             leader,
         })
+    }
+
+    /// Replays an answer that lives shorter than its record (P50).
+    async fn replay_from_apart(&self, replay: Replay, asked: Tick) -> Admission<Won> {
+        let subject = &self.request.subject;
+        match apart::find(self.engine, subject, &replay.answer).await {
+            Ok(FoundAnswer::Kept(answer)) => self.replay(Replay { answer, ..replay }, asked),
+            Ok(FoundAnswer::Gone) => Admission::Problem(Problem::AnswerExpired),
+            Err(error) => {
+                let retry_after = Duration::from_secs(1);
+                Admission::Problem(Problem::from_store_error(Some(error), retry_after))
+            }
+        }
     }
 
     fn replay(&self, replay: Replay, asked: Tick) -> Admission<Won> {
@@ -230,6 +250,9 @@ impl Claimant<'_> {
             return Some(Problem::InDoubt(doubt));
         };
         let (engine, subject) = (self.engine, &self.request.subject);
+        let Ok(resolution) = self.kept_apart(fence, resolution).await else {
+            return Some(Problem::InDoubt(doubt));
+        };
         let call = engine.store.resolve(&identity, fence, &resolution);
         match engine.call(subject, StoreCall::Resolve, call).await {
             // Resolved here, or somebody else ended the doubt: in both cases the record has
@@ -237,5 +260,19 @@ impl Claimant<'_> {
             Ok(_) => None,
             Err(_) => Some(Problem::InDoubt(doubt)),
         }
+    }
+
+    /// The resolution, with its answer kept apart if that lives shorter than the record (P50).
+    async fn kept_apart(&self, fence: Fence, found: Resolution) -> StoreResult<Resolution> {
+        let engine = self.engine;
+        let life = AnswerLife::from_request(self.request).filter(|_| !engine.commits);
+        let Some(life) = life else { return Ok(found) };
+        let (subject, settlement) = (&self.request.subject, found.clone().into());
+        let apart = life.keep_apart(engine, subject, fence, &settlement).await?;
+        Ok(match apart {
+            Some(Settlement::Complete(mark)) => Resolution::Complete(mark),
+            Some(Settlement::Fail(mark)) => Resolution::Fail(mark),
+            _ => found,
+        })
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use quick_cache::sync::Cache;
 
+use super::apart::AnswerLife;
 use super::request::Subject;
 use crate::claim::Grant;
 use crate::clock::Tick;
@@ -59,6 +60,7 @@ pub(super) struct Handout {
     pub(super) fingerprint: Option<Fingerprint>,
     pub(super) grant: Grant,
     pub(super) most_bytes: usize,
+    pub(super) life: Option<AnswerLife>,
     pub(super) since: Tick,
 }
 

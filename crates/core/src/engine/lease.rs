@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::Shared;
+use super::apart::AnswerLife;
 use super::request::Subject;
 use super::response::Verdict;
 use crate::claim::{Busy, Grant, Renewed};
@@ -36,6 +37,8 @@ pub(super) struct HeldLease {
     pub(super) fingerprint: Option<Fingerprint>,
     /// `None` if the effect runs unprotected.
     pub(super) grant: Option<Grant>,
+    /// How long its answer lives, if that is shorter than the record does.
+    pub(super) life: Option<AnswerLife>,
     began: Tick,
     /// Microseconds on this process's monotonic clock. Each renewal extends it.
     deadline: AtomicU64,
@@ -174,6 +177,7 @@ impl HeldLease {
         subject: Subject,
         fingerprint: Option<Fingerprint>,
         grant: Option<Grant>,
+        life: Option<AnswerLife>,
         sent: Tick,
     ) -> Arc<Self> {
         let held = Self {
@@ -181,6 +185,7 @@ impl HeldLease {
             subject,
             fingerprint,
             grant,
+            life,
             began: sent,
             deadline: AtomicU64::new(0),
             ended: AtomicBool::new(false),

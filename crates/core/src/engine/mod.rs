@@ -17,6 +17,7 @@
 //! | `settle` | the settlement that a verdict asks for, sent until it is answered |
 //! | `observe` | the same in observe mode, if the store decides nothing |
 //! | `lease`, `renew` | the lease as the effect sees it, and its automatic renewal |
+//! | `apart` | answers that live shorter than their records |
 //! | `remote`, `handout`, `pending` | the same steps for an effect that runs elsewhere, one call each |
 //! | `operate` | what an operator does to a record |
 //! | `response` | what comes out |
@@ -26,6 +27,7 @@
 
 mod admission;
 mod admit;
+mod apart;
 mod backoff;
 mod breaker;
 mod cache;
@@ -59,6 +61,7 @@ use std::time::Duration;
 use futures_channel::oneshot;
 
 pub use admission::Admission;
+pub use apart::ANSWER_SCOPE;
 pub use breaker::BreakerConfig;
 pub use cache::CacheConfig;
 pub use handout::{LeaseHandout, RemoteLease};

@@ -32,7 +32,7 @@ where
         let engine = Arc::clone(&held.engine);
         let now = engine.env.clock.now();
         let (subject, fingerprint) = (held.subject.clone(), held.fingerprint);
-        let without = HeldLease::new(engine, subject, fingerprint, None, now);
+        let without = HeldLease::new(engine, subject, fingerprint, None, None, now);
         return run_unprotected(&without, now, effect).await;
     };
     let renewing = held.engine.renewals.keep(held, grant.lease, now);

@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use super::Engine;
 use super::request::Subject;
+use super::{Engine, apart};
 use crate::claim::{Grant, Resolution, Resolved, Settled, Settlement};
 use crate::error::StoreError;
 use crate::event::{Step, StoreCall};
@@ -147,6 +147,11 @@ impl Engine {
         // in flight.
         self.forget(identity);
         let subject = Subject::from_record(&before, *identity);
+        // Its answer first: once the record is gone, nothing names it any more (P50).
+        if let Some(answer) = apart::place_of(&engine.secret, &before) {
+            let call = store.delete(&answer);
+            engine.call(&subject, StoreCall::Delete, call).await?;
+        }
         let call = store.delete(identity);
         engine.call(&subject, StoreCall::Delete, call).await?;
         engine.emit(&subject, Step::Deleted);

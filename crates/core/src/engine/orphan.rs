@@ -38,7 +38,8 @@ pub(super) fn release_later(engine: &Arc<Shared>, request: &Request, claim: &Cla
         };
         let grant = Grant::from_record(identity, &record);
         let now = clock.now();
-        let held = HeldLease::new(engine, subject, Some(fingerprint), Some(grant.clone()), now);
+        let (payload, lease) = (Some(fingerprint), Some(grant.clone()));
+        let held = HeldLease::new(engine, subject, payload, lease, None, now);
         let _ = settle(&held, &grant, &Settlement::Release).await;
     }));
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::Shared;
 use super::admission::{Admission, Won};
 use super::admit::admit;
+use super::apart::AnswerLife;
 use super::drain::WorkGuard;
 use super::effect::start_time;
 use super::handout::{Handout, LeaseHandout};
@@ -61,11 +62,13 @@ impl PendingHandout {
         // to ask the store.
         drop(leader);
         let has_subject = request.data_subject.is_some();
+        let life = AnswerLife::from_request(&request);
         let held = HeldLease::new(
             Arc::clone(&self.engine),
             request.subject,
             Some(request.fingerprint),
             Some(grant.clone()),
+            life,
             sent,
         );
         if start_time(&held, &grant, now).await.is_some() {
@@ -118,6 +121,7 @@ impl PendingHandout {
                 fingerprint: held.fingerprint,
                 grant: out.grant.clone(),
                 most_bytes: self.most_bytes,
+                life: held.life,
                 since: self.engine.env.clock.now(),
             };
             self.engine.handouts.remember(handout);

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use futures_util::future::{self, Either};
 
 use super::admission::Admission;
+use super::apart::{self, AnswerLife};
 use super::backoff::Pace;
 use super::handout::{Handout, RemoteLease};
 use super::lease::HeldLease;
@@ -27,6 +28,7 @@ use crate::error::StoreError;
 use crate::event::{BusyReason, Step};
 use crate::identity::Identity;
 use crate::namespace::Namespace;
+use crate::policy::Policy;
 use crate::record::{Record, State};
 use crate::store::Wake;
 
@@ -60,7 +62,8 @@ impl Engine {
         checkpoint: Option<&Bytes>,
         may_access: impl FnOnce(&Namespace) -> bool,
     ) -> Result<Duration, Problem> {
-        let (held, grant, _) = self.shared.load_lease(lease, may_access).await?;
+        let access = |namespace: &Namespace| may_access(namespace).then_some(None);
+        let (held, grant, _) = self.shared.load_lease(lease, access).await?;
         let lost = Problem::LeaseLost { fence: lease.fence };
         match held.renew(&grant, checkpoint).await {
             Ok(Renewed::Held) => Ok(held.remaining()),
@@ -72,18 +75,25 @@ impl Engine {
     /// Settles as [`Engine::execute`] would, by verdict and stored policy (P36), and answers once
     /// that is acknowledged (P33). Goes on if the returned future is dropped (P37).
     ///
-    /// `may_access` is as with [`Engine::renew`]. An answer body of more than `most_bytes` is left
-    /// out (P27).
+    /// `access` decides by the key's namespace whether the caller may know of the lease at all:
+    /// `None` if it may not. Otherwise it gives the policy, whose bounds hold if another process
+    /// handed the lease out: how long the answer lives (P50), and how large its body may be (P27).
+    /// An answer that lives shorter than its record then belongs to its tenant (P48).
     pub async fn settle(
         &self,
         lease: RemoteLease,
         verdict: Verdict,
-        most_bytes: usize,
-        may_access: impl FnOnce(&Namespace) -> bool + Send + 'static,
+        access: impl FnOnce(&Namespace) -> Option<Arc<Policy>> + Send + 'static,
     ) -> Response<()> {
         let engine = Arc::clone(&self.shared);
         let work = async move {
-            let (held, grant, handout) = match engine.load_lease(&lease, may_access).await {
+            let mut most_bytes = 0;
+            let access = |namespace: &Namespace| {
+                let policy = access(namespace)?;
+                most_bytes = policy.max_answer_bytes;
+                Some(AnswerLife::from_policy(&policy))
+            };
+            let (held, grant, handout) = match engine.load_lease(&lease, access).await {
                 Ok(loaded) => loaded,
                 Err(problem) => return Response::Problem(problem),
             };
@@ -114,7 +124,8 @@ impl Engine {
     /// [`Problem::Unavailable`] if the store gave no answer; [`Problem::Unreadable`] and
     /// [`Problem::BodyUnavailable`] if the record or the body of its answer can't be read.
     pub async fn read(&self, identity: &Identity) -> Result<Option<Record>, Problem> {
-        self.shared.read(identity).await.map_err(problem_from)
+        let found = self.shared.read(identity).await.map_err(problem_from)?;
+        self.joined(identity, found, false).await
     }
 
     /// As [`Engine::read`], for an operator: a record whose encryption key is gone comes without
@@ -124,7 +135,21 @@ impl Engine {
     /// # Errors
     /// As [`Engine::read`].
     pub async fn inspect(&self, identity: &Identity) -> Result<Option<Record>, Problem> {
-        self.shared.inspect(identity).await.map_err(problem_from)
+        let found = self.shared.inspect(identity).await.map_err(problem_from)?;
+        self.joined(identity, found, true).await
+    }
+
+    /// The record with its answer in it, if that is kept apart (P50).
+    async fn joined(
+        &self,
+        identity: &Identity,
+        found: Option<Record>,
+        is_for_operator: bool,
+    ) -> Result<Option<Record>, Problem> {
+        let Some(record) = found else { return Ok(None) };
+        let subject = Subject::from_record(&record, *identity);
+        let joined = apart::join(&self.shared, &subject, record, is_for_operator).await;
+        joined.map(Some).map_err(problem_from)
     }
 
     /// Waits until no effect runs under the key, or for at most `wait`, and returns the record.
@@ -202,7 +227,7 @@ impl Shared {
     async fn load_lease(
         self: &Arc<Self>,
         lease: &RemoteLease,
-        may_access: impl FnOnce(&Namespace) -> bool,
+        access: impl FnOnce(&Namespace) -> Option<Option<AnswerLife>>,
     ) -> Result<(Arc<HeldLease>, Grant, Option<Arc<Handout>>), Problem> {
         let handout = self.handouts.get(lease);
         let (subject, payload, grant) = match &handout {
@@ -225,12 +250,13 @@ impl Shared {
                 (subject, payload, grant)
             }
         };
-        if !may_access(&subject.namespace) {
+        let Some(life) = access(&subject.namespace) else {
             // The same answer as for a missing lease, so that the caller can't tell that it exists.
             return Err(Problem::LeaseLost { fence: lease.fence });
-        }
-        let now = self.env.clock.now();
-        let held = HeldLease::new(Arc::clone(self), subject, payload, Some(grant.clone()), now);
+        };
+        let life = handout.as_ref().map_or(life, |handout| handout.life);
+        let (now, lease) = (self.env.clock.now(), Some(grant.clone()));
+        let held = HeldLease::new(Arc::clone(self), subject, payload, lease, life, now);
         Ok((held, grant, handout))
     }
 }

@@ -344,7 +344,7 @@ mod tests {
         };
         let now = engine.env().clock.now();
         let shared = Arc::clone(&engine.shared);
-        let held = HeldLease::new(shared, subject, None, Some(grant), now);
+        let held = HeldLease::new(shared, subject, None, Some(grant), None, now);
         (engine, held, parked)
     }
 

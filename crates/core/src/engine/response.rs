@@ -174,6 +174,12 @@ pub enum Problem {
         /// The store's error.
         source: StoreError,
     },
+    /// The key was answered before, and its answer is not kept any more, but its record is (P50).
+    #[error(
+        "this key was answered before, and the stored response has expired; \
+         nothing was started, and a retry won't run it"
+    )]
+    AnswerExpired,
     /// The key was answered before, but the body of that answer, which is kept outside of the
     /// record, could not be loaded (P44).
     #[error(
@@ -226,6 +232,7 @@ impl Problem {
             Self::Unavailable { .. } => Code::StoreUnavailable,
             Self::Unreadable { source } | Self::BodyUnavailable { source, .. } => source.code(),
             Self::Erased { .. } => Code::AnswerErased,
+            Self::AnswerExpired => Code::AnswerExpired,
             Self::Late => Code::Late,
             Self::LeaseLost { .. } => Code::LeaseLost,
             Self::Unrecorded { .. } => Code::Unrecorded,
@@ -262,6 +269,7 @@ impl Problem {
                 | Self::InDoubt(_)
                 | Self::Unreadable { .. }
                 | Self::Erased { .. }
+                | Self::AnswerExpired
                 | Self::Policy(_)
         )
     }

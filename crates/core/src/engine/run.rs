@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::Shared;
 use super::admission::{Admission, Won};
 use super::admit::admit;
+use super::apart::{self, AnswerLife, FoundAnswer};
 use super::drain::EffectGuard;
 use super::effect::{run_effect, run_unprotected, split_report, start_time};
 use super::lease::{HeldLease, Lease};
@@ -55,7 +56,8 @@ where
             Admission::Unprotected => {
                 let run = EffectGuard::begin(&engine);
                 let now = engine.env.clock.now();
-                let held = HeldLease::new(engine, request.subject, Some(fingerprint), None, now);
+                let subject = request.subject;
+                let held = HeldLease::new(engine, subject, Some(fingerprint), None, None, now);
                 (held, now, run, None)
             }
             Admission::Won(Won {
@@ -65,8 +67,9 @@ where
                 leader,
             }) => {
                 let run = EffectGuard::begin(&engine);
+                let life = AnswerLife::from_request(&request);
                 let (subject, fingerprint) = (request.subject, Some(fingerprint));
-                let held = HeldLease::new(engine, subject, fingerprint, Some(grant), sent);
+                let held = HeldLease::new(engine, subject, fingerprint, Some(grant), life, sent);
                 let running = leader.map(|leader| leader.start_running(&held, now));
                 (held, now, run, running)
             }
@@ -183,9 +186,15 @@ async fn replay_of_new_owner<V>(held: &HeldLease, fence: crate::record::Fence) -
     let record = found.ok().flatten().filter(same_payload);
     // `read` returns live records only, so the time of reading doesn't matter here.
     let replay = record.and_then(|record| protocol::replay(&record, Timestamp::default()));
-    let Some(replay) = replay else {
-        return Response::Problem(Problem::LeaseLost { fence });
+    let lost = Problem::LeaseLost { fence };
+    let Some(mut replay) = replay else {
+        return Response::Problem(lost);
     };
+    match apart::find(engine, &held.subject, &replay.answer).await {
+        Ok(FoundAnswer::Kept(answer)) => replay.answer = answer,
+        Ok(FoundAnswer::Gone) => return Response::Problem(Problem::AnswerExpired),
+        Err(_) => return Response::Problem(lost),
+    }
     let (state, number) = (replay.state, None);
     engine.emit(
         &held.subject,

@@ -61,6 +61,16 @@ pub(super) async fn settle_once(
 ) -> Result<Settled, StoreError> {
     let engine = &held.engine;
     held.end();
-    let call = engine.store.settle(grant, settlement);
+    // Where the settlement commits the effect itself, there is no other record to write to.
+    let apart = match &held.life {
+        Some(life) if !engine.commits => {
+            let subject = &held.subject;
+            Box::pin(life.keep_apart(engine, subject, grant.fence, settlement)).await?
+        }
+        _ => None,
+    };
+    let call = engine
+        .store
+        .settle(grant, apart.as_ref().unwrap_or(settlement));
     engine.call(&held.subject, StoreCall::Settle, call).await
 }

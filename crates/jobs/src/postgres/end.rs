@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use semel_core::engine::{Problem, RemoteLease, Response, Verdict};
+use semel_core::policy::Policy;
 use semel_core::{Answer, Claim, Claimed, Token};
 use semel_stores::postgres::Bound;
 
@@ -141,7 +142,8 @@ impl Inner {
             .config
             .max_answer_bytes
             .max(crate::job::MAX_ERROR_BYTES);
-        Box::pin(engine.settle(lease, verdict, most, |_| true)).await
+        let policy = Arc::new(Policy::default().with_max_answer_bytes(most));
+        Box::pin(engine.settle(lease, verdict, |_| Some(policy))).await
     }
 
     async fn end_alone(&self, id: JobId, lease: LeaseToken, end: &JobEnd) -> Result<(), Error> {

@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::response::Response;
 use bytes::Bytes;
 use http::StatusCode;
+use semel::Policy;
 use semel::core::Code;
 use semel_core::engine::{Problem, RemoteLease, Response as Settled, Verdict};
 use semel_core::{Fence, Identity, Namespace, Record};
@@ -200,11 +201,15 @@ pub(super) async fn settle(
             let count = || SettlementQuota::count(quota, identity, lease.fence, bytes);
             counts.get_or_init(count);
         }
-        may
+        let base = state
+            .config
+            .base_policy(namespace.scope(), state.semel.policy());
+        // The body is kept as the policy of the process says.
+        may.then(|| Arc::new(Policy::clone(base).with_max_answer_bytes(most)))
     };
     let env = engine.env().clone();
     let settled = finish(&env, async move {
-        let settled = Box::pin(engine.settle(lease, verdict, most, may)).await;
+        let settled = Box::pin(engine.settle(lease, verdict, may)).await;
         if let Some(counted) = counted.get() {
             counted.correct(match &settled {
                 Settled::Ran(ran) => Some(ran.state),

@@ -78,6 +78,16 @@ pub(crate) struct Overrides {
 const DAY_MS: u64 = 86_400_000;
 
 impl ApiConfig {
+    /// The policy of a scope, without overrides.
+    pub(crate) fn base_policy<'a>(
+        &'a self,
+        scope: &str,
+        default: &'a Arc<Policy>,
+    ) -> &'a Arc<Policy> {
+        let own = self.scopes.get(scope);
+        own.or(self.policy.as_ref()).unwrap_or(default)
+    }
+
     /// The policy for one claim.
     pub(crate) fn policy_for(
         &self,
@@ -85,9 +95,7 @@ impl ApiConfig {
         default: &Arc<Policy>,
         overrides: &Overrides,
     ) -> Result<Arc<Policy>, Failure> {
-        let own = self.scopes.get(scope);
-        let base = own.or(self.policy.as_ref()).unwrap_or(default);
-        let mut policy = (**base).clone();
+        let mut policy = (**self.base_policy(scope, default)).clone();
         if let Some(lease) = read_millis("lease_ms", overrides.lease_ms, 10, DAY_MS)? {
             check_range("lease_ms", lease, self.min_lease, self.max_lease)?;
             policy.lease = lease;

@@ -4,11 +4,17 @@ use semel::http::Profile;
 use semel::{CrashPolicy, OnBusy, Policy, StoreDown};
 
 use super::route::{self, RouteSettings};
+use super::units::Span;
 
 impl RouteSettings {
     /// The policy of the route, without the rules of its profile.
     pub(crate) fn policy(&self) -> Policy {
-        Policy::default()
+        let policy = Policy::default();
+        let policy = match self.answer_retention {
+            Some(Span(kept)) => policy.with_answer_retention(kept),
+            None => policy,
+        };
+        policy
             .with_lease(self.lease.0)
             .with_retention(self.retention.0)
             .with_crash(match self.crash {

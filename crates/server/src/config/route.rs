@@ -67,6 +67,10 @@ pub struct RouteSettings {
     pub replay_auth_url: Option<String>,
     /// How long to keep responses for replays.
     pub retention: Span,
+    /// How long to replay responses, if that is shorter than `retention`. Later, a request with the
+    /// same key and payload gets 410 `idempotency_answer_expired`; it does not run. Default: as
+    /// long as `retention`.
+    pub answer_retention: Option<Span>,
     /// The longest retention that callers may set with `X-Idempotency-TTL` (milliseconds). Without
     /// it, callers cannot set the retention.
     pub caller_retention: Option<Span>,
@@ -92,6 +96,17 @@ pub struct RouteSettings {
     /// Response headers to keep for replays, besides the usual ones.
     #[schemars(extend("items" = {"type": "string", "format": "header"}))]
     pub keep_headers: Vec<String>,
+    /// Response headers not to keep, of the usual ones.
+    #[schemars(extend("items" = {"type": "string", "format": "header"}))]
+    pub drop_headers: Vec<String>,
+    /// Whether to keep response bodies. Without its body, a replay has the first status and the
+    /// kept headers, and says `idempotency_body_not_kept`.
+    pub keep_body: bool,
+    /// JSON pointers to the parts of JSON responses to keep out of the store, such as
+    /// `/card/number` or `/items/*/pin`. A replay has null in their place. Responses that are not
+    /// JSON are then kept without their bodies.
+    #[schemars(extend("items" = {"type": "string", "format": "pointer"}))]
+    pub redact: Vec<String>,
     /// Whether keys of the route belong to tenants, if `tenants` is set.
     pub has_tenants: bool,
     /// Which parts of a request must be the same in a retry.
@@ -119,6 +134,7 @@ impl Default for RouteSettings {
             max_running: None,
             replay_auth_url: None,
             retention: Span(policy.retention),
+            answer_retention: None,
             caller_retention: None,
             lease: Span(policy.lease),
             max_attempts: policy.max_attempts,
@@ -129,6 +145,9 @@ impl Default for RouteSettings {
             gather_time: Span(limits.gather_time),
             streams: false,
             keep_headers: Vec::new(),
+            drop_headers: Vec::new(),
+            keep_body: true,
+            redact: Vec::new(),
             has_tenants: true,
             fingerprint: Fingerprint::default(),
         }

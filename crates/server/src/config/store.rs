@@ -33,6 +33,9 @@ pub struct Store {
     pub body_store: Option<String>,
     /// Bodies larger than this go to `body_store`.
     pub body_store_above: Size,
+    /// Whether to compress response bodies of 1 KiB and more in the store. See
+    /// `docs/how-to/make-records-smaller.md` for what their sizes then tell.
+    pub compress: bool,
     /// Encryption of stored responses and checkpoints.
     pub encryption: Encryption,
 }
@@ -46,6 +49,7 @@ impl Default for Store {
             secret_id: None,
             body_store: None,
             body_store_above: Size(64 * 1024),
+            compress: false,
             encryption: Encryption::default(),
         }
     }

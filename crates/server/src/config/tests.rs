@@ -51,6 +51,21 @@ fn all_errors_are_reported_at_once_with_line_and_fix() {
 }
 
 #[test]
+fn responses_are_not_replayed_for_longer_than_their_records_are_kept() {
+    let with = |span: &str| {
+        let route = format!("[[routes]]\npath = \"/a\"\nretention = \"1h\"\n{span}\n");
+        load_errors(&format!("{ENDS}{route}"), "answer-retention")
+    };
+    for (span, told) in [("2h", "for longer than"), ("5ms", "at least 10 ms")] {
+        let found = with(&format!("answer_retention = \"{span}\"")).join("\n");
+        assert!(
+            found.contains("routes[0]") && found.contains(told),
+            "{found}"
+        );
+    }
+}
+
+#[test]
 fn authorization_of_replays_needs_a_url_that_keeps_credentials_secret() {
     let allowed = ["https://auth.example.com/check", "http://127.0.0.1:9/check"];
     let refused = [

@@ -131,6 +131,15 @@ pub(super) const HELP: &[Help] = &[
          twice. The response cannot be had any more.",
         "Somebody erased the data of this tenant or subject: the audit trail has `admin.erase_data`. \
          See [erase stored responses](../encryption.md#erase-a-tenant-or-a-person)."),
+    help(Code::AnswerExpired,
+        "This key was answered before. The stored response was kept for the `answer_retention` of \
+         its route, which is over; the record of the key is kept for longer. Nothing was started, \
+         and the key does not run again until its record expires.",
+        "Do not retry, and do not use a new key for the same operation, because that could run it \
+         twice. Ask the service for the result in another way.",
+        "Callers retry later than `answer_retention` allows. If they should get the response, set it \
+         to a longer time, or leave it out. See [how long answers are \
+         kept](../how-to/keep-answers-shorter.md)."),
     help(Code::BodyUnavailable,
         "This key has a stored response. Its body is in a bucket, which does not answer now. \
          Nothing was started.",

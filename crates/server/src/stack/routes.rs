@@ -74,6 +74,13 @@ pub(super) fn build_route(
     if settings.streams {
         route = route.streams();
     }
+    route = route.keep_body(settings.keep_body);
+    for name in &settings.drop_headers {
+        route = route.drop_header(name);
+    }
+    for pointer in &settings.redact {
+        route = route.redact(pointer);
+    }
     for name in &settings.keep_headers {
         route = route.keep_header(name);
     }

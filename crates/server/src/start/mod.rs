@@ -136,6 +136,7 @@ impl<'a> OpenOptions<'a> {
             .policy(config.defaults.policy())
             .engine_config(engine_config(config))
             .key_rules(key_rules(config))
+            .compress_answers(config.store.compress)
             .env(env)
             .observer(observer);
         if self.is_tool {

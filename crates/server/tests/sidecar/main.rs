@@ -1,5 +1,6 @@
 //! The sidecar on real sockets, in front of real services.
 
+mod answer_retention;
 mod api_limits;
 mod callers;
 mod erasure;

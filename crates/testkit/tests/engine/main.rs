@@ -1,5 +1,6 @@
-//! The engine's rules (P30–P40), one by one, on the memory store and a clock that tests move.
+//! The engine's rules (P30–P40, P50), one by one, on the memory store and a clock that tests move.
 
+mod apart;
 mod breaker;
 mod deadline;
 mod door;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use semel_conformance::clock::FakeClock;
 use semel_core::engine::{
-    Admission, EngineConfig, LeaseHandout, Problem, RemoteLease, Request, Response, Verdict,
+    Admission, Engine, EngineConfig, LeaseHandout, Problem, RemoteLease, Request, Response, Verdict,
 };
 use semel_core::event::{BusyReason, Ending, Step, VerdictKind};
 use semel_core::policy::{OnBusy, Policy};
@@ -31,7 +31,17 @@ fn complete(text: &str) -> Verdict {
 }
 
 async fn settle(rig: &Rig, lease: RemoteLease, verdict: Verdict) -> Response<()> {
-    rig.engine.settle(lease, verdict, 1 << 20, |_| true).await
+    settle_keeping(&rig.engine, lease, verdict, 1 << 20).await
+}
+
+async fn settle_keeping(
+    engine: &Engine,
+    lease: RemoteLease,
+    verdict: Verdict,
+    most: usize,
+) -> Response<()> {
+    let policy = Arc::new(Policy::default().with_max_answer_bytes(most));
+    engine.settle(lease, verdict, |_| Some(policy)).await
 }
 
 fn refusing() -> Policy {
@@ -197,7 +207,9 @@ async fn whoever_may_not_know_of_a_lease_can_do_nothing_with_it() {
             .await;
         assert!(matches!(renewed, Err(Problem::LeaseLost { .. })));
         let settled = engine
-            .settle(lease, complete("x"), 100, |place| place.tenant() == "other")
+            .settle(lease, complete("x"), |place| {
+                (place.tenant() == "other").then(Arc::default)
+            })
             .await;
         assert!(matches!(
             settled,
@@ -313,7 +325,7 @@ async fn p37_a_settlement_goes_on_when_its_caller_leaves() {
     let (engine, lease) = (rig.engine.clone(), named(&out));
     faulty.next(CallKind::Settle, Fault::LoseRequest);
     let settles =
-        tokio::spawn(async move { engine.settle(lease, complete("x"), 100, |_| true).await });
+        tokio::spawn(async move { settle_keeping(&engine, lease, complete("x"), 100).await });
     settle_down().await;
     assert!(!settles.is_finished(), "it has to be sent again");
     settles.abort();

@@ -167,8 +167,18 @@ impl Rules<'_> {
         }
         let terms = route.policy().terms();
         if let Err(error) = terms {
-            let fix = "check lease, retention and max_attempts";
+            let fix = "check lease, retention, answer_retention and max_attempts";
             self.report(&member("lease"), &error.to_string(), fix);
+        }
+        if route
+            .answer_retention
+            .is_some_and(|kept| kept.0 > route.retention.0)
+        {
+            self.report(
+                &member("answer_retention"),
+                "responses can't be replayed for longer than their records are kept",
+                "write a span of at most `retention`, or leave it out",
+            );
         }
         if route.methods.is_empty() {
             let message = "the list of methods is empty";
