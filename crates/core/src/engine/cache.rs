@@ -160,7 +160,7 @@ impl ReplayCache {
         );
         // Checked after the insertion: `forget` sets the mark before it removes, so one of the two
         // sees the other.
-        if micros(asked) < self.forgotten.load(Ordering::SeqCst) {
+        if asked.as_micros() < self.forgotten.load(Ordering::SeqCst) {
             copies.remove(&identity);
             return None;
         }
@@ -176,7 +176,7 @@ impl ReplayCache {
     }
 
     fn mark(&self, now: Tick) {
-        let after = micros(now).saturating_add(1);
+        let after = now.as_micros().saturating_add(1);
         self.forgotten.fetch_max(after, Ordering::SeqCst);
     }
 
@@ -186,8 +186,4 @@ impl ReplayCache {
             copies.remove(identity);
         }
     }
-}
-
-fn micros(tick: Tick) -> u64 {
-    u64::try_from(tick.since_origin().as_micros()).unwrap_or(u64::MAX)
 }

@@ -16,7 +16,7 @@
 //! | `effect` | when the effect may start, its guarded run |
 //! | `settle` | the settlement that a verdict asks for, sent until it is answered |
 //! | `observe` | the same in observe mode, if the store decides nothing |
-//! | `lease`, `renew` | the lease as the effect sees it, and its automatic renewal |
+//! | `lease`, `renew`, `lease_table` | the lease as the effect sees it, and its automatic renewal |
 //! | `remote`, `handout`, `pending` | the same steps for an effect that runs elsewhere, one call each |
 //! | `operate` | what an operator does to a record |
 //! | `response` | what comes out |
@@ -36,6 +36,7 @@ mod drain;
 mod effect;
 mod handout;
 mod lease;
+mod lease_table;
 mod observe;
 mod operate;
 mod orphan;
