@@ -139,15 +139,17 @@ impl Inner {
             let mut shard = self.shard(hash).lock();
             let now = self.now();
             let found = shard.get(hash, identity)?;
-            check(found, now)?;
-            let decision = decide(found, now);
+            check(found.record, now)?;
+            let decision = decide(found.record, now);
             let Some(record) = decision.write else {
                 return Ok(decision.answer);
             };
+            let is_present = found.is_present;
             match shard.put(
                 hash,
                 identity,
                 record,
+                is_present,
                 |address| self.hasher.hash_one(address),
                 || self.reserve(),
             ) {
@@ -159,6 +161,18 @@ impl Inner {
             self.make_room();
             made_room = true;
         }
+    }
+
+    /// The step of a settlement. It changes the record in place, because it makes no new one.
+    fn settle(&self, lease: &Grant, settlement: &Settlement) -> StoreResult<Settled> {
+        let hash = self.hash(&lease.identity);
+        let mut shard = self.shard(hash).lock();
+        let now = self.now();
+        let found = shard.get_mut(hash, &lease.identity)?;
+        let (fence, token) = (lease.fence, lease.token);
+        Ok(protocol::settle_in_place(
+            found, fence, token, settlement, now,
+        ))
     }
 
     /// Counts one more record, unless the store is full.
@@ -219,9 +233,7 @@ impl Store for MemoryStore {
         settlement: &'a Settlement,
     ) -> BoxFuture<'a, StoreResult<Settled>> {
         Box::pin(async move {
-            let settled = self.inner.step(&lease.identity, |found, now| {
-                protocol::settle(found, lease.fence, lease.token, settlement, now)
-            })?;
+            let settled = self.inner.settle(lease, settlement)?;
             self.inner.hub.wake(&lease.identity.address());
             Ok(settled)
         })
@@ -249,6 +261,7 @@ impl Store for MemoryStore {
             let now = self.inner.now();
             Ok(shard
                 .get(hash, identity)?
+                .record
                 .filter(|record| !record.is_expired(now))
                 .cloned())
         })
