@@ -165,6 +165,8 @@ struct Shared {
     secret: Secret,
     config: EngineConfig,
     observer: Arc<dyn Observer>,
+    /// Whether the observer wants events.
+    observed: bool,
     /// Whether the observer wants durations.
     timed: bool,
     /// Whether the settlement commits the effect itself: in a caller's transaction, nothing is kept
@@ -206,7 +208,8 @@ impl Engine {
             env,
             secret,
             config,
-            timed: observer.wants_times(),
+            observed: observer.wants_events(),
+            timed: observer.wants_events() && observer.wants_times(),
             commits: false,
             observer,
             breaker: Arc::new(Breaker::new(config.breaker, config.call_limit)),
@@ -233,6 +236,7 @@ impl Engine {
             secret: this.secret.clone(),
             config: this.config,
             observer: Arc::clone(&this.observer),
+            observed: this.observed,
             timed: this.timed,
             commits: true,
             breaker: Arc::clone(&this.breaker),
@@ -341,6 +345,9 @@ impl Engine {
 
     /// Reports to the observer what a door did to a request without a usable key.
     pub fn report(&self, namespace: &Namespace, operation: Option<&str>, step: Step) {
+        if !self.shared.observed {
+            return;
+        }
         self.shared.observer.observe(&Event {
             namespace,
             hint: KeyHint::default(),
@@ -372,6 +379,12 @@ impl std::fmt::Debug for Engine {
 
 impl Shared {
     fn emit(&self, subject: &Subject, step: Step) {
+        if self.observed {
+            self.observe(subject, step);
+        }
+    }
+
+    fn observe(&self, subject: &Subject, step: Step) {
         let Subject {
             namespace,
             hint,
