@@ -64,6 +64,7 @@ impl Policy {
     ///
     /// # Errors
     /// [`ClaimTermsError`] if a value is out of bounds.
+    #[inline]
     pub fn terms(&self) -> Result<ClaimTerms, ClaimTermsError> {
         ClaimTerms::new(self.lease, self.retention, self.crash, self.max_attempts)
     }

@@ -34,7 +34,7 @@ use crate::clock::Tick;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::event::BusyReason;
 use crate::fingerprint::Fingerprint;
-use crate::identity::Identity;
+use crate::identity::{Identity, address_bits};
 use crate::sync::Mutex;
 
 const SHARDS: usize = 16;
@@ -210,7 +210,7 @@ impl ClaimCoalescer {
     }
 
     fn hash(&self, identity: &Identity) -> u64 {
-        self.hasher.hash_one(identity.address())
+        self.hasher.hash_one(address_bits(&identity.address()))
     }
 
     fn shard(&self, identity: &Identity) -> &Mutex<HashTable<KnownKey>> {

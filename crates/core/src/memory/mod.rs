@@ -17,7 +17,7 @@ use crate::claim::{Claim, Claimed, Grant, Renewed, Resolution, Resolved, Settled
 use crate::clock::{Clock, Tick, Timestamp};
 use crate::env::BoxFuture;
 use crate::error::StoreError;
-use crate::identity::Identity;
+use crate::identity::{Address, Identity, address_bits};
 use crate::protocol;
 use crate::record::{Answer, Fence, Record, RecordError};
 use crate::store::{Capabilities, Store, StoreResult, Wake};
@@ -108,7 +108,11 @@ impl Inner {
     }
 
     fn hash(&self, identity: &Identity) -> u64 {
-        self.hasher.hash_one(identity.address())
+        self.hash_address(&identity.address())
+    }
+
+    fn hash_address(&self, address: &Address) -> u64 {
+        self.hasher.hash_one(address_bits(address))
     }
 
     fn shard(&self, hash: u64) -> &Mutex<Shard> {
@@ -150,7 +154,7 @@ impl Inner {
                 identity,
                 record,
                 is_present,
-                |address| self.hasher.hash_one(address),
+                |address| self.hash_address(address),
                 || self.reserve(),
             ) {
                 PutOutcome::Done => return Ok(decision.answer),
