@@ -358,7 +358,7 @@ mod tests {
             "true|false|null",
         ];
         leaf.prop_recursive(5, 40, 5, |inner| {
-            let item = (space(), inner.clone(), space())
+            let item = (space(), inner, space())
                 .prop_map(|(a, b, c)| a + &b + &c)
                 .boxed();
             let member = (space(), "\"[a-cA-C]{0,2}\"", space(), item.clone())
