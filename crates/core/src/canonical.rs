@@ -1,10 +1,10 @@
 //! Canonical JSON (RFC 8785), strict: two texts with one meaning become the same bytes, and what
 //! could be read in two ways is refused.
 //!
-//! A plain text is scanned by `plain_json`. For all others, serde_json parses, and this module sorts
-//! and writes. Refused beyond what isn't JSON: a member name given twice, a number that a double
-//! can't hold exactly or whose size is past 2^53−1 (a reader may round it, so two different payloads
-//! could look alike), and more than [`MAX_DEPTH`] levels.
+//! A plain text is scanned by `plain_json`. For all others, serde_json parses, and this module
+//! sorts and writes. Refused beyond what isn't JSON: a member name given twice, a number that a
+//! double can't hold exactly or whose size is past 2^53−1 (a reader may round it, so two different
+//! payloads could look alike), and more than [`MAX_DEPTH`] levels.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;

@@ -63,8 +63,8 @@ static BY_LENGTH: LazyLock<Vec<Vec<usize>>> = LazyLock::new(|| {
 });
 
 /// Which credentials these headers have: a bit for each of [`CREDENTIAL_HEADERS`], and whether
-/// there are cookies. A request has fewer headers than there are names, so this looks at each header
-/// once, by its length first.
+/// there are cookies. A request has fewer headers than there are names, so this looks at each
+/// header once, by its length first.
 fn present(headers: &HeaderMap) -> (u64, bool) {
     const { assert!(CREDENTIAL_HEADERS.len() <= 64, "a bit for each") };
     let by_length = &*BY_LENGTH;
