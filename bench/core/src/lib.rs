@@ -33,6 +33,7 @@ pub fn bench(records: usize) -> anyhow::Result<()> {
     let counted = [
         (Op::ClaimSettle, bare, Some(3.0)),
         (Op::Run, bare, Some(7.5)),
+        (Op::RunWaits, bare, None),
         (Op::RunPayload, bare, None),
         (Op::Replay, bare_read, None),
         (Op::RunReplay, bare_read, None),

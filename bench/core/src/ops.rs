@@ -34,7 +34,9 @@ pub enum Op {
     Replay,
     /// A whole run of the engine: identity, claim, effect, settle.
     Run,
-    /// The same, from the builder down, with a JSON payload of 5 members and a JSON answer.
+    /// The same, with an effect that has to wait once.
+    RunWaits,
+    /// A whole run, from the builder down, with a JSON payload of 5 members and a JSON answer.
     RunPayload,
     /// A whole run that replays, from the local copy.
     RunReplay,
@@ -65,6 +67,7 @@ impl Op {
             Self::ClaimSettle => "memory store: claim + settle, 256-byte answer",
             Self::Replay => "memory store: replay, 256-byte answer",
             Self::Run => "engine: a whole run, 256-byte answer",
+            Self::RunWaits => "engine: a whole run whose effect waits",
             Self::RunPayload => "Semel: a whole run, JSON payload and answer",
             Self::RunReplay => "engine: a whole run that replays",
             Self::RecordCodec => "record: encode + decode, 256-byte answer",
@@ -89,8 +92,9 @@ pub fn repeat(op: Op, times: u64) -> anyhow::Result<()> {
         .build()?;
     runtime.block_on(async {
         match op {
-            Op::Run => engine_run(times, |i| i).await?,
-            Op::RunReplay => engine_run(times, |_| 0).await?,
+            Op::Run => engine_run(times, |i| i, false).await?,
+            Op::RunWaits => engine_run(times, |i| i, true).await?,
+            Op::RunReplay => engine_run(times, |_| 0, false).await?,
             Op::RunPayload => semel_run(times).await?,
             Op::RecordCodec => record_codec(times)?,
             Op::NoLayer => layer::without(times).await?,
@@ -264,7 +268,7 @@ pub(crate) fn claim_settle_once(
     true
 }
 
-async fn engine_run(times: u64, number: impl Fn(u64) -> u64) -> anyhow::Result<()> {
+async fn engine_run(times: u64, number: impl Fn(u64) -> u64, waits: bool) -> anyhow::Result<()> {
     let engine = Engine::new(Arc::new(memory(1_000_000)), tokio_env());
     let namespace = Namespace::new("", "acme", "charge")?;
     let policy = Arc::new(Policy::default());
@@ -273,7 +277,10 @@ async fn engine_run(times: u64, number: impl Fn(u64) -> u64) -> anyhow::Result<(
         let fingerprint = Fingerprint::builder(engine.secret()).part(b"4200").finish();
         let (namespace, policy) = (namespace.clone(), Arc::clone(&policy));
         let request = Request::new(&engine, namespace, &key, fingerprint, policy);
-        let effect = |_| async {
+        let effect = move |_| async move {
+            if waits {
+                tokio::task::yield_now().await;
+            }
             let answer = Answer::from_body(vec![7_u8; ANSWER_BYTES]);
             Report::new((), Verdict::Complete(answer))
         };

@@ -1,9 +1,10 @@
 //! Canonical JSON (RFC 8785), strict: two texts with one meaning become the same bytes, and what
 //! could be read in two ways is refused.
 //!
-//! serde_json parses; this module sorts and writes. Refused beyond what isn't JSON: a member name
-//! given twice, a number that a double can't hold exactly or whose size is past 2^53−1 (a reader
-//! may round it, so two different payloads could look alike), and more than [`MAX_DEPTH`] levels.
+//! A plain text is scanned by `plain_json`. For all others, serde_json parses, and this module
+//! sorts and writes. Refused beyond what isn't JSON: a member name given twice, a number that a
+//! double can't hold exactly or whose size is past 2^53−1 (a reader may round it, so two different
+//! payloads could look alike), and more than [`MAX_DEPTH`] levels.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -11,7 +12,7 @@ use std::fmt;
 
 use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
 
-use crate::decimal;
+use crate::{decimal, plain_json};
 
 /// The deepest nesting taken.
 pub const MAX_DEPTH: usize = 64;
@@ -84,6 +85,14 @@ pub fn canonicalize(text: &[u8]) -> Result<Vec<u8>, CanonicalError> {
 
 /// Appends the canonical form of a JSON text to `out`. After an error, discard what was appended.
 pub(crate) fn append(out: &mut Vec<u8>, text: &[u8]) -> Result<(), CanonicalError> {
+    match plain_json::append(out, text) {
+        Some(()) => Ok(()),
+        None => parse(out, text),
+    }
+}
+
+/// [`append`] for any text, plain or not.
+pub(crate) fn parse(out: &mut Vec<u8>, text: &[u8]) -> Result<(), CanonicalError> {
     // Checked as a whole, which is quicker than string by string. Invalid UTF-8 fails below, with
     // its position.
     match std::str::from_utf8(text) {

@@ -67,6 +67,7 @@ impl ClaimTerms {
     /// # Errors
     /// [`ClaimTermsError`] if a value is out of bounds, or the retention is shorter than the lease:
     /// a record that expired before its lease would let a second owner in.
+    #[inline]
     pub fn new(
         lease: Duration,
         retention: Duration,

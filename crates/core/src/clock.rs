@@ -27,6 +27,16 @@ impl Tick {
         self.0
     }
 
+    /// The tick that lies `micros` microseconds after the clock's origin.
+    pub(crate) const fn from_micros(micros: u64) -> Self {
+        Self(Duration::from_micros(micros))
+    }
+
+    /// How many whole microseconds this tick lies from the clock's origin.
+    pub(crate) fn as_micros(self) -> u64 {
+        micros(self.0)
+    }
+
     /// The tick `by` later.
     #[must_use]
     pub fn plus(self, by: Duration) -> Self {

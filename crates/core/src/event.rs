@@ -486,6 +486,12 @@ pub trait Observer: Send + Sync + 'static {
     /// Takes one event.
     fn observe(&self, event: &Event<'_>);
 
+    /// Whether it wants events at all. The engine makes none for an observer that returns `false`.
+    /// Called once, when the engine is made.
+    fn wants_events(&self) -> bool {
+        true
+    }
+
     /// Whether it wants durations: [`Step::StoreCalled`] and [`Step::Answered`]. Each costs a read
     /// of the clock, so an observer that doesn't use them should return `false`. Called once, when
     /// the engine is made.
@@ -500,6 +506,10 @@ pub struct NoopObserver;
 
 impl Observer for NoopObserver {
     fn observe(&self, _: &Event<'_>) {}
+
+    fn wants_events(&self) -> bool {
+        false
+    }
 
     fn wants_times(&self) -> bool {
         false

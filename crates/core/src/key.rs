@@ -135,9 +135,12 @@ impl KeyRules {
                 was: text.len(),
             });
         }
-        let allowed = |c: char| {
-            c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.') || self.extra.contains(c)
-        };
+        // Most keys have none of the further characters: their bytes need no decoding.
+        let usual = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+        if text.bytes().all(usual) {
+            return Ok(Key(text.into()));
+        }
+        let allowed = |c: char| u8::try_from(c).is_ok_and(usual) || self.extra.contains(c);
         match text.char_indices().find(|&(_, c)| !allowed(c)) {
             Some((at, _)) => Err(KeyError::Character {
                 at,

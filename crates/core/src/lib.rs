@@ -35,6 +35,7 @@ pub mod identity;
 pub mod key;
 pub mod memory;
 pub mod namespace;
+mod plain_json;
 pub mod policy;
 pub mod protocol;
 pub mod record;

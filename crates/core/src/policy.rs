@@ -69,6 +69,7 @@ impl Policy {
     ///
     /// # Errors
     /// [`ClaimTermsError`] if a value is out of bounds.
+    #[inline]
     pub fn terms(&self) -> Result<ClaimTerms, ClaimTermsError> {
         let shortest = ClaimTerms::MIN_LEASE;
         if self.answer_retention.is_some_and(|kept| kept < shortest) {

@@ -126,12 +126,51 @@ pub fn settle(
     settlement: &Settlement,
     now: Timestamp,
 ) -> Decision<Settled> {
-    match owned(found, fence, token, now) {
-        Some(record) if says(record, settlement) => Decision::keep(Settled::Done), // P18
-        Some(record) if is_open(record) => {
-            Decision::write(Settled::Done, settled(record, settlement, now)) // P16, P17
+    match settle_step(found, fence, token, settlement, now) {
+        SettleStep::Keep(answer) => Decision::keep(answer),
+        SettleStep::Write(record) => {
+            Decision::write(Settled::Done, settled(record, settlement, now))
         }
-        _ => Decision::keep(Settled::Lost),
+    }
+}
+
+/// [`settle`] for a store that changes its record in place: afterwards, `found` is what `settle`
+/// would have written.
+pub(crate) fn settle_in_place(
+    found: Option<&mut Record>,
+    fence: Fence,
+    token: Token,
+    settlement: &Settlement,
+    now: Timestamp,
+) -> Settled {
+    match settle_step(found.as_deref(), fence, token, settlement, now) {
+        SettleStep::Keep(answer) => answer,
+        SettleStep::Write(_) => {
+            if let Some(record) = found {
+                settle_record(record, settlement, now);
+            }
+            Settled::Done
+        }
+    }
+}
+
+/// What a settlement does to the record found.
+enum SettleStep<'a> {
+    Keep(Settled),
+    Write(&'a Record),
+}
+
+fn settle_step<'a>(
+    found: Option<&'a Record>,
+    fence: Fence,
+    token: Token,
+    settlement: &Settlement,
+    now: Timestamp,
+) -> SettleStep<'a> {
+    match owned(found, fence, token, now) {
+        Some(record) if says(record, settlement) => SettleStep::Keep(Settled::Done), // P18
+        Some(record) if is_open(record) => SettleStep::Write(record),                // P16, P17
+        _ => SettleStep::Keep(Settled::Lost),
     }
 }
 
@@ -207,17 +246,19 @@ fn says(record: &Record, settlement: &Settlement) -> bool {
 }
 
 fn settled(record: &Record, settlement: &Settlement, now: Timestamp) -> Record {
-    Record {
-        state: settlement.state(),
-        answer: settlement.answer().cloned(),
-        // Only a record that may run again keeps its checkpoint.
-        checkpoint: match settlement {
-            Settlement::Doubt => record.checkpoint.clone(),
-            _ => Bytes::new(),
-        },
-        written_at: now,
-        ..record.clone()
+    let mut record = record.clone();
+    settle_record(&mut record, settlement, now);
+    record
+}
+
+fn settle_record(record: &mut Record, settlement: &Settlement, now: Timestamp) {
+    record.state = settlement.state();
+    record.answer = settlement.answer().cloned();
+    // Only a record that may run again keeps its checkpoint.
+    if !matches!(settlement, Settlement::Doubt) {
+        record.checkpoint = Bytes::new();
     }
+    record.written_at = now;
 }
 
 fn first_run(ask: &Claim, fence: Fence, now: Timestamp) -> Record {

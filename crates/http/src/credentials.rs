@@ -62,15 +62,31 @@ static BY_LENGTH: LazyLock<Vec<Vec<usize>>> = LazyLock::new(|| {
     positions
 });
 
-/// Which of [`CREDENTIAL_HEADERS`] these headers have, in no order. A request has fewer headers
-/// than there are names, so this looks at each header once, by its length first.
-fn usual_positions(headers: &HeaderMap) -> Vec<usize> {
+/// Which credentials these headers have: a bit for each of [`CREDENTIAL_HEADERS`], and whether
+/// there are cookies. A request has fewer headers than there are names, so this looks at each
+/// header once, by its length first.
+fn present(headers: &HeaderMap) -> (u64, bool) {
+    const { assert!(CREDENTIAL_HEADERS.len() <= 64, "a bit for each") };
     let by_length = &*BY_LENGTH;
-    let position = |name: &HeaderName| {
-        let mut candidates = by_length.get(name.as_str().len())?.iter();
-        candidates.find(|at| CREDENTIAL_HEADERS[**at] == *name)
-    };
-    headers.keys().filter_map(position).copied().collect()
+    let (mut usual, mut has_cookies) = (0, false);
+    for name in headers.keys() {
+        has_cookies |= *name == header::COOKIE;
+        let candidates = by_length.get(name.as_str().len());
+        let mut candidates = candidates.into_iter().flatten();
+        if let Some(at) = candidates.find(|at| CREDENTIAL_HEADERS[**at] == *name) {
+            usual |= 1 << at;
+        }
+    }
+    (usual, has_cookies)
+}
+
+/// The positions of the bits that are set, the lowest first.
+fn positions(mut bits: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let lowest = (bits != 0).then(|| bits.trailing_zeros() as usize);
+        bits &= bits.wrapping_sub(1);
+        lowest
+    })
 }
 
 /// The number of [`CREDENTIAL_HEADERS`] that count even if they are absent.
@@ -121,25 +137,28 @@ impl CredentialRules {
 
     /// The credentials in the headers alone.
     pub fn from_headers<'a>(&'a self, headers: &'a HeaderMap) -> Vec<CountedCredential<'a>> {
-        let present = usual_positions(headers);
-        let absent = (0..ALWAYS).filter(|at| !present.contains(at));
-        let mut positions: Vec<usize> = absent.chain(present.iter().copied()).collect();
-        positions.sort_unstable();
-        let usual = positions.iter().map(|&at| &CREDENTIAL_HEADERS[at]);
+        let (present, has_cookies) = present(headers);
+        let values = |name: &HeaderName| {
+            let lines = headers.get_all(name).iter();
+            lines.map(|line| Cow::Borrowed(line.as_bytes())).collect()
+        };
+        let usual = positions(present | ((1 << ALWAYS) - 1));
+        let usual = usual.map(|at| (&CREDENTIAL_HEADERS[at], present & (1 << at) != 0));
         let more = self.headers.iter();
         let more =
             more.filter(|name| !CREDENTIAL_HEADERS.contains(name) && headers.contains_key(*name));
         let mut counted: Vec<CountedCredential<'a>> = usual
-            .chain(more)
-            .map(|name| {
-                let lines = headers.get_all(name).iter();
-                let lines = lines.map(|line| Cow::Borrowed(line.as_bytes()));
-                (name.as_str(), lines.collect())
+            .chain(more.map(|name| (name, true)))
+            .map(|(name, is_present)| {
+                let values = if is_present { values(name) } else { Vec::new() };
+                (name.as_str(), values)
             })
             .collect();
-        let cookies = self.of_cookies(headers);
-        if !cookies.is_empty() {
-            counted.push(("cookie", cookies));
+        if has_cookies {
+            let cookies = self.of_cookies(headers);
+            if !cookies.is_empty() {
+                counted.push(("cookie", cookies));
+            }
         }
         counted
     }

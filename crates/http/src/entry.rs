@@ -20,9 +20,11 @@ use crate::routing::LayerState;
 use crate::rules::Rules;
 
 /// The result of the first step.
+///
+/// Requests are boxed, because they are large and are moved through several futures from here on.
 pub(crate) enum Entry {
     /// A request without a key, which passes.
-    Unkeyed(Request<Body>),
+    Unkeyed(Box<Request<Body>>),
     /// A request with a key.
     Keyed(KeyedRequest),
     /// A refused request.
@@ -33,7 +35,7 @@ pub(crate) struct KeyedRequest {
     /// The request for the engine.
     pub(crate) request: engine::Request,
     /// The request for the handler.
-    pub(crate) http: Request<Body>,
+    pub(crate) http: Box<Request<Body>>,
     pub(crate) kind: Kind,
     /// Whether the request has neither a principal nor credentials.
     pub(crate) is_anonymous: bool,
@@ -64,11 +66,11 @@ where
     B::Error: Into<BoxError>,
 {
     let (parts, body) = request.into_parts();
-    let kind = grpc::kind(&parts);
     let mut reader = Reader::new(body);
+    let kind = grpc::kind(&parts);
     let refusal = match find(shared, rules, kind, &parts, &mut reader).await {
         Ok(Some(found)) => {
-            let http = Request::from_parts(parts, reader.into_body());
+            let http = Box::new(Request::from_parts(parts, reader.into_body()));
             return Entry::Keyed(KeyedRequest {
                 request: found.request,
                 http,
@@ -79,7 +81,7 @@ where
         }
         Ok(None) => {
             rules.report(&shared.engine, Step::Passed);
-            return Entry::Unkeyed(Request::from_parts(parts, reader.into_body()));
+            return Entry::Unkeyed(Box::new(Request::from_parts(parts, reader.into_body())));
         }
         Err(refusal) => refusal,
     };
@@ -87,7 +89,7 @@ where
     if rules.policy.mode == Mode::Observe && !is_final(rules, &refusal) {
         let would = ShadowDecision::Refuse(code);
         rules.report(&shared.engine, Step::Observed { decision: would });
-        return Entry::Unkeyed(Request::from_parts(parts, reader.into_body()));
+        return Entry::Unkeyed(Box::new(Request::from_parts(parts, reader.into_body())));
     }
     Entry::Refused(refuse(shared, rules, &parts, &mut reader, refusal).await)
 }

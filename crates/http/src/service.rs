@@ -147,7 +147,7 @@ where
         return unkeyed(&mut inner, request.map(Body::new)).await;
     }
     match enter(shared, rules, request).await {
-        Entry::Unkeyed(request) => unkeyed(&mut inner, request).await,
+        Entry::Unkeyed(request) => unkeyed(&mut inner, *request).await,
         Entry::Keyed(keyed) => run(shared, rules, inner, keyed).await,
         Entry::Refused(refused) => Ok(refused_with(shared, rules, refused)),
     }
@@ -229,7 +229,7 @@ where
             let crash = lease.crash();
             let lease = HandlerLease::new(lease);
             http.extensions_mut().insert(lease.clone());
-            let report = match inner.call(http).await {
+            let report = match inner.call(*http).await {
                 Ok(response) => gather.report(response, &lease).await,
                 Err(error) => Report::new(Err(error), failed(&lease)),
             };
@@ -263,13 +263,13 @@ where
 type Guarded = (Arc<dyn AuthorizeReplay>, request::Parts);
 
 /// Keeps a copy of the request's head if the route checks its replays.
-fn with_guard(rules: &Rules, http: Request<Body>) -> (Option<Guarded>, Request<Body>) {
+fn with_guard(rules: &Rules, http: Box<Request<Body>>) -> (Option<Guarded>, Box<Request<Body>>) {
     let Some(guard) = &rules.replay_guard else {
         return (None, http);
     };
     let (parts, body) = http.into_parts();
     let guarded = (Arc::clone(guard), parts.clone());
-    (Some(guarded), Request::from_parts(parts, body))
+    (Some(guarded), Box::new(Request::from_parts(parts, body)))
 }
 
 async fn authorize(guarded: Option<Guarded>) -> Result<(), Response<Body>> {

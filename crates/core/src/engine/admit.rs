@@ -44,7 +44,9 @@ pub(super) async fn admit(engine: &Arc<Shared>, request: &Request, began: Tick) 
         waiting: None,
         may_recover: true,
     };
-    claimant.admit(began).await
+    let admission = claimant.claim_until_admitted(began).await;
+    claimant.report_wait();
+    admission
 }
 
 fn admit_from_cache(engine: &Shared, request: &Request, now: Tick) -> Option<Admission<Won>> {
@@ -78,8 +80,7 @@ fn admit_from_cache(engine: &Shared, request: &Request, now: Tick) -> Option<Adm
 }
 
 impl Claimant<'_> {
-    async fn admit(&mut self, began: Tick) -> Admission<Won> {
-        let admission = self.claim_until_admitted(began).await;
+    fn report_wait(&self) {
         if let Some(waiting) = &self.waiting
             && let Some(since) = waiting.since()
         {
@@ -87,7 +88,6 @@ impl Claimant<'_> {
             let position = waiting.permit.position();
             self.emit(Step::WaitEnded { waited, position });
         }
-        admission
     }
 
     async fn claim_until_admitted(&mut self, began: Tick) -> Admission<Won> {
@@ -132,6 +132,7 @@ impl Claimant<'_> {
         self.now()
     }
 
+    #[inline]
     fn won(&self, grant: Grant, sent: Tick, began: Tick, leader: Option<Leader>) -> Admission<Won> {
         let now = self.now();
         let took = now.since(began);

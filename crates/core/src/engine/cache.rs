@@ -3,6 +3,7 @@
 //! Filled by the first replay that the store gives rather than by every completion: most keys are
 //! never asked for again, and those that are get their second and later replays from here.
 
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use crate::claim::{Mismatch, Replay};
 use crate::clock::Tick;
 use crate::fingerprint::Fingerprint;
-use crate::identity::Identity;
+use crate::identity::{Identity, address_bits};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Settings of the local replay cache.
@@ -54,9 +55,19 @@ impl CacheConfig {
 
 pub(super) struct ReplayCache {
     max_age: Duration,
-    copies: Option<Cache<Identity, Arc<CachedReplay>, ByBytes, DefaultHashBuilder>>,
+    copies: Option<Cache<CacheKey, Arc<CachedReplay>, ByBytes, DefaultHashBuilder>>,
     /// The microsecond after the last call of `forget`; 0 before the first.
     forgotten: AtomicU64,
+}
+
+/// An identity that is hashed by its address alone: that is half of a digest.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct CacheKey(Identity);
+
+impl Hash for CacheKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        address_bits(&self.0.address()).hash(state);
+    }
 }
 
 struct CachedReplay {
@@ -69,8 +80,8 @@ struct CachedReplay {
 #[derive(Clone)]
 struct ByBytes;
 
-impl Weighter<Identity, Arc<CachedReplay>> for ByBytes {
-    fn weight(&self, _: &Identity, copy: &Arc<CachedReplay>) -> u64 {
+impl Weighter<CacheKey, Arc<CachedReplay>> for ByBytes {
+    fn weight(&self, _: &CacheKey, copy: &Arc<CachedReplay>) -> u64 {
         let answer = &copy.replay.answer;
         // A fixed share for the entry itself, so that tiny answers are bounded too.
         (256 + answer.head.len() + answer.body.held_bytes()) as u64
@@ -106,7 +117,7 @@ impl ReplayCache {
         let Some(copies) = &self.copies else {
             return CacheLookup::Nothing;
         };
-        let Some(copy) = copies.get(identity) else {
+        let Some(copy) = copies.get(&CacheKey(*identity)) else {
             return CacheLookup::Nothing;
         };
         // An old copy stays for its number of replays, until the store's answer replaces it.
@@ -137,7 +148,7 @@ impl ReplayCache {
         let copies = self.copies.as_ref()?;
         let good_until = asked.plus(replay.expires_in.min(self.max_age));
         // An earlier copy of the same run's answer goes on counting.
-        let number = match copies.get(&identity) {
+        let number = match copies.get(&CacheKey(identity)) {
             Some(copy) if copy.replay.fence == replay.fence => {
                 let number = copy.given.fetch_add(1, Ordering::Relaxed).saturating_add(1);
                 // One answer of the store may be shared by many callers.
@@ -150,7 +161,7 @@ impl ReplayCache {
         };
         let given = AtomicU32::new(number);
         copies.insert(
-            identity,
+            CacheKey(identity),
             Arc::new(CachedReplay {
                 fingerprint,
                 replay: replay.clone(),
@@ -160,8 +171,8 @@ impl ReplayCache {
         );
         // Checked after the insertion: `forget` sets the mark before it removes, so one of the two
         // sees the other.
-        if micros(asked) < self.forgotten.load(Ordering::SeqCst) {
-            copies.remove(&identity);
+        if asked.as_micros() < self.forgotten.load(Ordering::SeqCst) {
+            copies.remove(&CacheKey(identity));
             return None;
         }
         Some(number)
@@ -176,18 +187,14 @@ impl ReplayCache {
     }
 
     fn mark(&self, now: Tick) {
-        let after = micros(now).saturating_add(1);
+        let after = now.as_micros().saturating_add(1);
         self.forgotten.fetch_max(after, Ordering::SeqCst);
     }
 
     pub(super) fn forget(&self, identity: &Identity, now: Tick) {
         self.mark(now);
         if let Some(copies) = &self.copies {
-            copies.remove(identity);
+            copies.remove(&CacheKey(*identity));
         }
     }
-}
-
-fn micros(tick: Tick) -> u64 {
-    u64::try_from(tick.since_origin().as_micros()).unwrap_or(u64::MAX)
 }

@@ -19,12 +19,14 @@
 //!
 //! Once a settlement is sent, only the store knows the state of the key, and is asked again.
 
+use std::hash::BuildHasher as _;
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_channel::oneshot;
-use hashbrown::HashMap;
+use hashbrown::hash_table::Entry;
+use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::lease::HeldLease;
 use crate::claim::{Claimed, Mismatch};
@@ -32,7 +34,7 @@ use crate::clock::Tick;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::event::BusyReason;
 use crate::fingerprint::Fingerprint;
-use crate::identity::Identity;
+use crate::identity::{Identity, address_bits};
 use crate::sync::Mutex;
 
 const SHARDS: usize = 16;
@@ -40,7 +42,13 @@ const SHARDS: usize = 16;
 /// The keys that this process claims or runs.
 #[derive(Default)]
 pub(super) struct ClaimCoalescer {
-    shards: [Mutex<HashMap<Identity, KeyState>>; SHARDS],
+    shards: [Mutex<HashTable<KnownKey>>; SHARDS],
+    hasher: DefaultHashBuilder,
+}
+
+struct KnownKey {
+    identity: Identity,
+    state: KeyState,
 }
 
 /// What this process knows about a key.
@@ -107,6 +115,8 @@ pub(super) enum FollowerReply {
 pub(super) struct Leader {
     coalescer: Arc<ClaimCoalescer>,
     identity: Identity,
+    /// Computed once for all look-ups of the key.
+    hash: u64,
     fingerprint: Fingerprint,
     /// The followers that came before the claim is sent.
     group: Vec<Follower>,
@@ -122,9 +132,25 @@ impl ClaimCoalescer {
         now: Tick,
         become_waiter: impl FnOnce() -> Result<(), BusyReason>,
     ) -> JoinOutcome {
+        let hash = self.hash(&identity);
         let mut keys = self.shard(&identity).lock();
-        match keys.get_mut(&identity) {
-            Some(KeyState::Claiming(queue)) => {
+        let claiming = KeyState::Claiming(Vec::new());
+        let same = |key: &KnownKey| key.identity == identity;
+        let entry = keys.entry(hash, same, |key| self.hash(&key.identity));
+        let mut found = match entry {
+            Entry::Vacant(entry) => {
+                entry.insert(KnownKey {
+                    identity,
+                    state: claiming,
+                });
+                drop(keys);
+                return JoinOutcome::Lead(self.leader(identity, hash, fingerprint, Vec::new()));
+            }
+            Entry::Occupied(found) => found,
+        };
+        let state = &mut found.get_mut().state;
+        match state {
+            KeyState::Claiming(queue) => {
                 if let Err(why) = become_waiter() {
                     return JoinOutcome::Refused(why);
                 }
@@ -136,30 +162,46 @@ impl ClaimCoalescer {
                 queue.push(Follower { fingerprint, reply });
                 return JoinOutcome::Follow(receiver);
             }
-            Some(KeyState::Running(theirs, held)) => {
+            KeyState::Running(theirs, held) => {
                 if let Some(claimed) = known_answer(held, *theirs, fingerprint, now) {
                     return JoinOutcome::Known(claimed);
                 }
             }
-            None => {}
         }
-        keys.insert(identity, KeyState::Claiming(Vec::new()));
+        let before = mem::replace(state, claiming);
         drop(keys);
-        JoinOutcome::Lead(Leader {
+        // Without the lock: the last reference to a lease may drop an effect's state.
+        drop(before);
+        JoinOutcome::Lead(self.leader(identity, hash, fingerprint, Vec::new()))
+    }
+
+    fn leader(
+        self: &Arc<Self>,
+        identity: Identity,
+        hash: u64,
+        fingerprint: Fingerprint,
+        group: Vec<Follower>,
+    ) -> Leader {
+        Leader {
             coalescer: Arc::clone(self),
             identity,
+            hash,
             fingerprint,
-            group: Vec::new(),
+            group,
             ended: false,
-        })
+        }
     }
 
     /// Stops answering from a lease of this process: an operator has changed the record.
     pub(super) fn forget(&self, identity: &Identity) {
         let mut keys = self.shard(identity).lock();
-        if matches!(keys.get(identity), Some(KeyState::Running(..))) {
-            keys.remove(identity);
-        }
+        let is_running = |key: &KnownKey| {
+            key.identity == *identity && matches!(key.state, KeyState::Running(..))
+        };
+        let found = keys.find_entry(self.hash(identity), is_running);
+        let removed = found.ok().map(|found| found.remove().0);
+        drop(keys);
+        drop(removed);
     }
 
     /// How many keys are being claimed or run.
@@ -167,36 +209,50 @@ impl ClaimCoalescer {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 
-    fn shard(&self, identity: &Identity) -> &Mutex<HashMap<Identity, KeyState>> {
+    fn hash(&self, identity: &Identity) -> u64 {
+        self.hasher.hash_one(address_bits(&identity.address()))
+    }
+
+    fn shard(&self, identity: &Identity) -> &Mutex<HashTable<KnownKey>> {
         // The identity is a digest: any of its bytes spreads keys evenly.
         &self.shards[usize::from(identity.as_bytes()[31]) % SHARDS]
     }
 
+    /// Moves the followers that came since the claim was sent into `group`.
+    fn take_queue(&self, identity: &Identity, hash: u64, group: &mut Vec<Follower>) {
+        let mut keys = self.shard(identity).lock();
+        let found = keys.find_mut(hash, |key| key.identity == *identity);
+        if let Some(KeyState::Claiming(queue)) = found.map(|key| &mut key.state) {
+            group.append(queue);
+        }
+    }
+
     /// Makes one of `waiting`, or of the followers that came meanwhile, the next leader. Forgets
     /// the key if there is none.
-    fn promote_follower(self: &Arc<Self>, identity: Identity, mut waiting: Vec<Follower>) {
+    fn promote_follower(
+        self: &Arc<Self>,
+        identity: Identity,
+        hash: u64,
+        mut waiting: Vec<Follower>,
+    ) {
         loop {
             if waiting.is_empty() {
                 let mut keys = self.shard(&identity).lock();
-                match keys.get_mut(&identity) {
-                    Some(KeyState::Claiming(queue)) if !queue.is_empty() => {
-                        waiting = mem::take(queue);
-                    }
-                    Some(KeyState::Claiming(_)) => {
-                        keys.remove(&identity);
+                let same = |key: &KnownKey| key.identity == identity;
+                let Ok(mut found) = keys.find_entry(hash, same) else {
+                    return;
+                };
+                match &mut found.get_mut().state {
+                    KeyState::Claiming(queue) if !queue.is_empty() => waiting = mem::take(queue),
+                    KeyState::Claiming(_) => {
+                        found.remove();
                         return;
                     }
-                    Some(KeyState::Running(..)) | None => return,
+                    KeyState::Running(..) => return,
                 }
             }
             let Follower { fingerprint, reply } = waiting.swap_remove(0);
-            let leader = Leader {
-                coalescer: Arc::clone(self),
-                identity,
-                fingerprint,
-                group: waiting,
-                ended: false,
-            };
+            let leader = self.leader(identity, hash, fingerprint, waiting);
             match reply.send(FollowerReply::Lead(leader)) {
                 // This follower has given up: try the next one.
                 Err(FollowerReply::Lead(mut leader)) => waiting = leader.end(),
@@ -225,20 +281,16 @@ impl Leader {
     /// Takes in the followers that came until now. Called right before the claim is sent: they
     /// share its answer.
     pub(super) fn gather_followers(&mut self) {
-        let mut keys = self.coalescer.shard(&self.identity).lock();
-        if let Some(KeyState::Claiming(queue)) = keys.get_mut(&self.identity) {
-            self.group.append(queue);
-        }
+        self.coalescer
+            .take_queue(&self.identity, self.hash, &mut self.group);
     }
 
     /// Shares an outcome other than a win with the followers.
     pub(super) fn share(mut self, outcome: &ClaimOutcome) {
         let mut group = self.end();
         if outcome.is_err() {
-            let mut keys = self.coalescer.shard(&self.identity).lock();
-            if let Some(KeyState::Claiming(queue)) = keys.get_mut(&self.identity) {
-                group.append(queue);
-            }
+            let (identity, hash) = (&self.identity, self.hash);
+            self.coalescer.take_queue(identity, hash, &mut group);
         }
         for follower in group {
             let shared = outcome_for(outcome, self.fingerprint, follower.fingerprint);
@@ -247,27 +299,37 @@ impl Leader {
                 .reply
                 .send(shared.map_or(FollowerReply::ClaimAlone, FollowerReply::Outcome));
         }
-        self.coalescer.promote_follower(self.identity, Vec::new());
+        self.coalescer
+            .promote_follower(self.identity, self.hash, Vec::new());
     }
 
     /// Ends the claim as won: the lease answers the followers and later callers until the guard is
     /// dropped or the lease is no longer certain.
     pub(super) fn start_running(mut self, held: &Arc<HeldLease>, now: Tick) -> RunningGuard {
         let mut waiting = self.end();
-        let (identity, fingerprint) = (self.identity, self.fingerprint);
+        let (identity, hash, fingerprint) = (self.identity, self.hash, self.fingerprint);
         let guard = RunningGuard {
-            coalescer: Arc::clone(&self.coalescer),
             held: Arc::clone(held),
+            hash,
         };
         if held.busy(now).is_none() {
-            self.coalescer.promote_follower(identity, waiting);
+            self.coalescer.promote_follower(identity, hash, waiting);
             return guard;
         }
-        let running = KeyState::Running(fingerprint, Arc::clone(held));
-        let mut keys = self.coalescer.shard(&identity).lock();
-        let before = keys.insert(identity, running);
+        let coalescer = &self.coalescer;
+        let state = KeyState::Running(fingerprint, Arc::clone(held));
+        let running = KnownKey { identity, state };
+        let mut keys = coalescer.shard(&identity).lock();
+        let before = match keys.find_mut(hash, |key| key.identity == identity) {
+            Some(key) => Some(mem::replace(key, running)),
+            // A leader's entry stays until it ends, but a run is to be known in any case.
+            None => {
+                keys.insert_unique(hash, running, |key| coalescer.hash(&key.identity));
+                None
+            }
+        };
         drop(keys);
-        if let Some(KeyState::Claiming(queue)) = before {
+        if let Some(KeyState::Claiming(queue)) = before.map(|key| key.state) {
             waiting.extend(queue);
         }
         for follower in waiting {
@@ -291,7 +353,8 @@ impl Drop for Leader {
     fn drop(&mut self) {
         if !self.ended {
             let waiting = self.end();
-            self.coalescer.promote_follower(self.identity, waiting);
+            self.coalescer
+                .promote_follower(self.identity, self.hash, waiting);
         }
     }
 }
@@ -327,19 +390,22 @@ fn outcome_for(
 
 /// Lets the lease answer other callers of the key while it is held.
 pub(super) struct RunningGuard {
-    coalescer: Arc<ClaimCoalescer>,
     held: Arc<HeldLease>,
+    hash: u64,
 }
 
 impl Drop for RunningGuard {
     fn drop(&mut self) {
         let identity = self.held.subject.identity;
-        let mut keys = self.coalescer.shard(&identity).lock();
+        let mut keys = self.held.engine.coalescer.shard(&identity).lock();
         // A caller that found the lease expired may have replaced the entry.
-        if let Some(KeyState::Running(_, held)) = keys.get(&identity)
-            && Arc::ptr_eq(held, &self.held)
-        {
-            keys.remove(&identity);
-        }
+        let is_ours = |key: &KnownKey| {
+            key.identity == identity
+                && matches!(&key.state, KeyState::Running(_, held) if Arc::ptr_eq(held, &self.held))
+        };
+        let found = keys.find_entry(self.hash, is_ours);
+        let removed = found.ok().map(|found| found.remove().0);
+        drop(keys);
+        drop(removed);
     }
 }

@@ -50,11 +50,13 @@ where
     // The closure is called inside the guarded future, because it may panic as well.
     let guarded = AssertUnwindSafe(async move { effect(lease).await }).catch_unwind();
     let report = guarded.await.ok();
-    let verdict = report
-        .as_ref()
-        .map_or(VerdictKind::Panic, |report| report.verdict.kind());
-    let took = engine.env.clock.now().since(began);
-    engine.emit(&held.subject, Step::EffectEnded { verdict, took });
+    if engine.observed {
+        let verdict = report
+            .as_ref()
+            .map_or(VerdictKind::Panic, |report| report.verdict.kind());
+        let took = engine.env.clock.now().since(began);
+        engine.emit(&held.subject, Step::EffectEnded { verdict, took });
+    }
     report
 }
 

@@ -170,6 +170,11 @@ pub(super) fn margin(lease: Duration) -> Duration {
     lease / 10
 }
 
+/// When the owner has to stop, in microseconds on this process's monotonic clock.
+fn deadline(sent: Tick, lease: Duration) -> u64 {
+    sent.plus(lease - margin(lease)).as_micros()
+}
+
 impl HeldLease {
     /// `sent` is when the call that got or renewed the lease was first sent (P30).
     pub(super) fn new(
@@ -180,30 +185,25 @@ impl HeldLease {
         life: Option<AnswerLife>,
         sent: Tick,
     ) -> Arc<Self> {
-        let held = Self {
+        let lease = grant.as_ref().map_or(Duration::ZERO, |grant| grant.lease);
+        // Made in place, because it is large.
+        Arc::new(Self {
             engine,
             subject,
             fingerprint,
             grant,
             life,
             began: sent,
-            deadline: AtomicU64::new(0),
+            deadline: AtomicU64::new(deadline(sent, lease)),
             ended: AtomicBool::new(false),
             lost: AtomicBool::new(false),
             wakers: Mutex::new(Vec::new()),
-        };
-        held.extend(sent);
-        Arc::new(held)
+        })
     }
 
-    fn extend(&self, sent: Tick) {
-        let lease = self
-            .grant
-            .as_ref()
-            .map_or(Duration::ZERO, |grant| grant.lease);
-        let deadline = sent.plus(lease - margin(lease)).since_origin().as_micros();
-        let deadline = u64::try_from(deadline).unwrap_or(u64::MAX);
-        self.deadline.fetch_max(deadline, Ordering::SeqCst);
+    fn extend(&self, sent: Tick, lease: Duration) {
+        self.deadline
+            .fetch_max(deadline(sent, lease), Ordering::SeqCst);
     }
 
     pub(super) fn remaining(&self) -> Duration {
@@ -245,7 +245,7 @@ impl HeldLease {
         let answer = renewal.await;
         match &answer {
             Ok(Renewed::Held) => {
-                self.extend(sent);
+                self.extend(sent, grant.lease);
                 engine.emit(&self.subject, Step::Renewed { fence: grant.fence });
             }
             Ok(Renewed::Lost) if !self.has_ended() => self.lose(grant.fence),

@@ -16,7 +16,7 @@
 //! | `effect` | when the effect may start, its guarded run |
 //! | `settle` | the settlement that a verdict asks for, sent until it is answered |
 //! | `observe` | the same in observe mode, if the store decides nothing |
-//! | `lease`, `renew` | the lease as the effect sees it, and its automatic renewal |
+//! | `lease`, `renew`, `lease_table` | the lease as the effect sees it, and its automatic renewal |
 //! | `apart` | answers that live shorter than their records |
 //! | `remote`, `handout`, `pending` | the same steps for an effect that runs elsewhere, one call each |
 //! | `operate` | what an operator does to a record |
@@ -38,6 +38,7 @@ mod drain;
 mod effect;
 mod handout;
 mod lease;
+mod lease_table;
 mod observe;
 mod operate;
 mod orphan;
@@ -167,6 +168,8 @@ struct Shared {
     secret: Secret,
     config: EngineConfig,
     observer: Arc<dyn Observer>,
+    /// Whether the observer wants events.
+    observed: bool,
     /// Whether the observer wants durations.
     timed: bool,
     /// Whether the settlement commits the effect itself: in a caller's transaction, nothing is kept
@@ -208,7 +211,8 @@ impl Engine {
             env,
             secret,
             config,
-            timed: observer.wants_times(),
+            observed: observer.wants_events(),
+            timed: observer.wants_events() && observer.wants_times(),
             commits: false,
             observer,
             breaker: Arc::new(Breaker::new(config.breaker, config.call_limit)),
@@ -235,6 +239,7 @@ impl Engine {
             secret: this.secret.clone(),
             config: this.config,
             observer: Arc::clone(&this.observer),
+            observed: this.observed,
             timed: this.timed,
             commits: true,
             breaker: Arc::clone(&this.breaker),
@@ -343,6 +348,9 @@ impl Engine {
 
     /// Reports to the observer what a door did to a request without a usable key.
     pub fn report(&self, namespace: &Namespace, operation: Option<&str>, step: Step) {
+        if !self.shared.observed {
+            return;
+        }
         self.shared.observer.observe(&Event {
             namespace,
             hint: KeyHint::default(),
@@ -374,6 +382,12 @@ impl std::fmt::Debug for Engine {
 
 impl Shared {
     fn emit(&self, subject: &Subject, step: Step) {
+        if self.observed {
+            self.observe(subject, step);
+        }
+    }
+
+    fn observe(&self, subject: &Subject, step: Step) {
         let Subject {
             namespace,
             hint,

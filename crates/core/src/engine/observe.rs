@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::drain::WorkGuard;
 use super::effect::{run_effect, run_unprotected, split_report, start_time};
 use super::lease::{HeldLease, Lease};
+use super::renew;
 use super::response::{Problem, Ran, Report, Response};
 use super::settle::{is_retryable_settle, settle, settle_once};
 use crate::claim::{Grant, Settled, Settlement};
@@ -35,7 +36,7 @@ where
         let without = HeldLease::new(engine, subject, fingerprint, None, None, now);
         return run_unprotected(&without, now, effect).await;
     };
-    let renewing = held.engine.renewals.keep(held, grant.lease, now);
+    let renewing = renew::keep(held, grant.lease, now);
     let report = run_effect(held, now, effect).await;
     drop(renewing);
     let (value, settlement) = split_report(held, grant, report, max_answer_bytes);

@@ -1,12 +1,10 @@
 //! Automatic renewal of leases (heartbeat, P31).
 //!
 //! Most effects end long before a third of their lease has passed, so a lease gets no timer or task
-//! of its own at first. One watcher per engine takes care of all leases: those that are still held
-//! when their first renewal is due get a task that renews them until the end. It is separate from
+//! of its own at first. One watcher per engine scans the leases that are held whenever the first of
+//! them is due: those that are due get a task that renews them until the end. It is separate from
 //! the effect's task, so that an effect that blocks its thread is still renewed.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
@@ -14,201 +12,232 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use futures_util::future::{self, Either};
-use hashbrown::HashMap;
 
 use super::lease::HeldLease;
+use super::lease_table::{BATCH, LeaseTable, NEVER};
 use crate::claim::{Grant, Renewed};
 use crate::clock::{Sleep, Tick};
 use crate::env::Env;
 use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
 
-#[derive(Default)]
 pub(super) struct Renewals {
-    state: Mutex<RenewalState>,
+    table: LeaseTable,
+    /// When the watcher scans next. [`NEVER`] while it scans, and while there is none: a lease that
+    /// comes meanwhile then calls [`Renewals::hurry`]. Changed under the lock of `watch` only,
+    /// except for the start of a scan.
+    next: AtomicU64,
+    watch: Mutex<Watch>,
 }
 
 #[derive(Default)]
-struct RenewalState {
-    next_id: u64,
-    held: HashMap<u64, Arc<HeldLease>>,
-    /// First renewals by due time. Entries of leases that have ended are skipped, and removed once
-    /// there are many.
-    due: BinaryHeap<Reverse<(Tick, u64)>>,
+struct Watch {
     watching: bool,
+    /// Whether a lease may have been due since nobody watched.
+    abandoned: bool,
     waker: Option<Waker>,
 }
 
-/// How many entries of ended leases may stay, however few leases are held.
-const SPARED: usize = 64;
-
-impl RenewalState {
-    /// Removes the entries of ended leases once they are more than half of all, so that each entry
-    /// is moved about once.
-    fn remove_ended(&mut self) {
-        if self.due.len() > 2 * self.held.len() + SPARED {
-            let held = &self.held;
-            self.due.retain(|Reverse((_, id))| held.contains_key(id));
+impl Default for Renewals {
+    fn default() -> Self {
+        Self {
+            table: LeaseTable::default(),
+            next: AtomicU64::new(NEVER),
+            watch: Mutex::default(),
         }
     }
 }
 
 /// Renews a lease until dropped.
-pub(super) struct RenewalGuard {
-    renewals: Arc<Renewals>,
-    id: u64,
+pub(super) struct RenewalGuard<'a> {
+    held: &'a HeldLease,
+    at: usize,
 }
 
-impl Drop for RenewalGuard {
+impl Drop for RenewalGuard<'_> {
     fn drop(&mut self) {
-        // Removed under the lock but dropped outside: the last reference may drop an effect's
-        // state.
-        let mut state = self.renewals.state.lock();
-        let held = state.held.remove(&self.id);
-        state.remove_ended();
-        drop(state);
-        if let Some(held) = held {
-            held.end();
-        }
+        let removed = self.held.engine.renewals.table.remove(self.held, self.at);
+        self.held.end();
+        drop(removed);
     }
 }
 
+/// Renews `held` until the returned guard is dropped.
+pub(super) fn keep(held: &Arc<HeldLease>, lease: Duration, now: Tick) -> RenewalGuard<'_> {
+    let renewals = &held.engine.renewals;
+    let due = first_due(now.as_micros(), lease, held.deadline().as_micros());
+    let at = renewals.table.insert(held, due);
+    // Looked at after the insertion: a scan that has passed the slot has set this to `NEVER`
+    // before.
+    if due < renewals.next.load(Ordering::SeqCst) {
+        renewals.hurry(&held.engine.env, due);
+    }
+    RenewalGuard { held, at }
+}
+
+/// A third of the lease from now, rounded up to a coarse step so that the watcher wakes rarely. A
+/// claim that was answered late has used up part of its lease: then after half of the rest at the
+/// latest.
+fn first_due(now: u64, lease: Duration, deadline: u64) -> u64 {
+    let lease = u64::try_from(lease.as_micros()).unwrap_or(u64::MAX);
+    let step = (lease / 30).max(1_000);
+    let third = now.saturating_add(lease / 3);
+    let rounded = third.div_ceil(step).saturating_mul(step);
+    let half = now.saturating_add(deadline.saturating_sub(now) / 2);
+    rounded.min(half)
+}
+
 impl Renewals {
-    /// Renews `held` until the returned guard is dropped.
-    pub(super) fn keep(
-        self: &Arc<Self>,
-        held: &Arc<HeldLease>,
-        lease: Duration,
-        now: Tick,
-    ) -> RenewalGuard {
-        let env = &held.engine.env;
-        // A claim that was answered late has used up part of its lease: renew after half of the
-        // rest at the latest.
-        let left = held.deadline().since(now);
-        let due = first_due(now, lease).min(now.plus(left / 2));
-        let mut state = self.state.lock();
-        let id = state.next_id;
-        state.next_id += 1;
-        state.held.insert(id, Arc::clone(held));
-        let sooner = state
-            .due
-            .peek()
-            .is_none_or(|Reverse((first, _))| due < *first);
-        state.due.push(Reverse((due, id)));
-        let start = !std::mem::replace(&mut state.watching, true);
-        let waker = if sooner { state.waker.take() } else { None };
-        drop(state);
+    /// Lets the watcher scan by `due`, and starts it if there is none.
+    fn hurry(self: &Arc<Self>, env: &Env, due: u64) {
+        let mut watch = self.watch.lock();
+        if due >= self.next.load(Ordering::SeqCst) {
+            return;
+        }
+        let start = !std::mem::replace(&mut watch.watching, true);
+        let abandoned = std::mem::take(&mut watch.abandoned);
+        let first = if abandoned { 0 } else { due };
+        self.next.store(first, Ordering::SeqCst);
+        let waker = watch.waker.take();
+        drop(watch);
         if let Some(waker) = waker {
             waker.wake();
         }
         if start {
             // Created here, because a runtime that shuts down may drop the task before its first
             // poll.
-            let guard = WatchGuard::new(self, None);
+            let guard = WatcherGuard::new(self);
             env.spawn
-                .spawn(Box::pin(watch(Arc::clone(self), env.clone(), guard)));
-        }
-        RenewalGuard {
-            renewals: Arc::clone(self),
-            id,
+                .spawn(Box::pin(watch_leases(Arc::clone(self), env.clone(), guard)));
         }
     }
 
-    /// Takes the leases that are due, and returns when the next one is. `None` ends the watch.
-    fn take_due(&self, now: Tick) -> (Vec<(u64, Arc<HeldLease>)>, Option<Tick>) {
-        let mut state = self.state.lock();
-        let mut due = Vec::new();
-        while let Some(&Reverse((first, id))) = state.due.peek() {
-            if first > now {
-                return (due, Some(first));
+    /// Passes the leases that are due to `begin`, a few at a time and without a lock. Returns
+    /// whether the watcher has to scan again; if not, it has ended.
+    fn scan(&self, now: Tick, mut begin: impl FnMut(usize, Arc<HeldLease>)) -> bool {
+        // Before the first look: a lease that comes from here on is either found by the scan or
+        // calls `hurry`.
+        self.next.store(NEVER, Ordering::SeqCst);
+        let mut found = NEVER;
+        for shard in LeaseTable::shards() {
+            let (mut from, mut more) = (0, true);
+            while more {
+                let batch = self.table.take_due(shard, from, now.as_micros());
+                for (at, held) in batch.due {
+                    begin(at, held);
+                }
+                found = found.min(batch.next);
+                from = from.saturating_add(BATCH);
+                more = batch.more;
             }
-            state.due.pop();
-            due.extend(state.held.get(&id).map(|held| (id, Arc::clone(held))));
         }
-        state.watching = false;
-        (due, None)
+        let mut watch = self.watch.lock();
+        let next = found.min(self.next.load(Ordering::SeqCst));
+        self.next.store(next, Ordering::SeqCst);
+        watch.watching = next != NEVER;
+        watch.watching
     }
 
-    /// Completes at `until`, when `timer` does, or once a lease is added that is due sooner.
-    async fn pause(&self, until: Tick, mut timer: Sleep) {
+    /// Completes when `timer` does, or once a lease is due before `until`.
+    async fn pause(&self, until: u64, mut timer: Sleep) {
         poll_fn(|cx| {
-            let mut state = self.state.lock();
-            if state
-                .due
-                .peek()
-                .is_some_and(|Reverse((first, _))| *first < until)
-            {
+            let mut watch = self.watch.lock();
+            if self.next.load(Ordering::SeqCst) < until {
                 return Poll::Ready(());
             }
-            state.waker = Some(cx.waker().clone());
-            drop(state);
+            watch.waker = Some(cx.waker().clone());
+            drop(watch);
             timer.as_mut().poll(cx)
         })
         .await;
     }
 }
 
-/// A third of the lease from now, rounded up to a coarse step so that the watcher wakes rarely.
-fn first_due(now: Tick, lease: Duration) -> Tick {
-    let step = (lease / 30).max(Duration::from_millis(1)).as_micros();
-    let due = now.plus(lease / 3).since_origin().as_micros();
-    let rounded = due.div_ceil(step) * step;
-    Tick::new(Duration::from_micros(
-        u64::try_from(rounded).unwrap_or(u64::MAX),
-    ))
-}
-
-async fn watch(renewals: Arc<Renewals>, env: Env, mut guard: WatchGuard) {
+async fn watch_leases(renewals: Arc<Renewals>, env: Env, mut guard: WatcherGuard) {
     loop {
         let now = env.clock.now();
-        let (due, next) = renewals.take_due(now);
-        for (id, held) in due {
-            let guard = WatchGuard::new(&renewals, Some(id));
+        let next = renewals.next.load(Ordering::SeqCst);
+        if next > now.as_micros() {
+            let left = Tick::from_micros(next).since(now);
+            renewals.pause(next, env.clock.sleep(left)).await;
+            continue;
+        }
+        let goes_on = renewals.scan(now, |at, held| {
+            let guard = TaskGuard::new(&held, at);
             env.spawn.spawn(Box::pin(async move {
                 let mut guard = guard;
                 renew_until_ended(held).await;
                 guard.has_ended = true;
             }));
-        }
-        let Some(next) = next else {
+        });
+        if !goes_on {
             guard.has_ended = true;
             return;
-        };
-        renewals.pause(next, env.clock.sleep(next.since(now))).await;
+        }
     }
 }
 
-/// Notices that the watch, or the renewals of one lease, were dropped before their end. That
-/// happens if the runtime they were started on shuts down while the engine is used on another: the
-/// next lease then starts a new watch, which finds the others due.
-struct WatchGuard {
+/// Notices that the watcher was dropped before its end. That happens if the runtime it was started
+/// on shuts down while the engine is used on another: the next lease then starts a new watcher,
+/// which finds the others due.
+struct WatcherGuard {
     renewals: Arc<Renewals>,
-    lease: Option<u64>,
     has_ended: bool,
 }
 
-impl WatchGuard {
-    fn new(renewals: &Arc<Renewals>, lease: Option<u64>) -> Self {
+impl WatcherGuard {
+    fn new(renewals: &Arc<Renewals>) -> Self {
         Self {
             renewals: Arc::clone(renewals),
-            lease,
             has_ended: false,
         }
     }
 }
 
-impl Drop for WatchGuard {
+impl Drop for WatcherGuard {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            let mut watch = self.renewals.watch.lock();
+            (watch.watching, watch.abandoned) = (false, true);
+            self.renewals.next.store(NEVER, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Notices that the renewals of one lease were dropped before their end, for the same reason: the
+/// watcher, or else the next one, begins them again.
+struct TaskGuard {
+    held: Arc<HeldLease>,
+    at: usize,
+    has_ended: bool,
+}
+
+impl TaskGuard {
+    fn new(held: &Arc<HeldLease>, at: usize) -> Self {
+        Self {
+            held: Arc::clone(held),
+            at,
+            has_ended: false,
+        }
+    }
+}
+
+impl Drop for TaskGuard {
     fn drop(&mut self) {
         if self.has_ended {
             return;
         }
-        let mut state = self.renewals.state.lock();
-        match self.lease {
-            Some(id) => state.due.push(Reverse((Tick::new(Duration::ZERO), id))),
-            None => state.watching = false,
+        let renewals = &self.held.engine.renewals;
+        renewals.table.make_due(&self.held, self.at);
+        let mut watch = renewals.watch.lock();
+        if !watch.watching {
+            watch.abandoned = true;
+            return;
         }
-        let waker = state.waker.take();
-        drop(state);
-        if let (Some(_), Some(waker)) = (self.lease, waker) {
+        renewals.next.store(0, Ordering::SeqCst);
+        let waker = watch.waker.take();
+        drop(watch);
+        if let Some(waker) = waker {
             waker.wake();
         }
     }
@@ -348,35 +377,103 @@ mod tests {
         (engine, held, parked)
     }
 
+    /// Positions and number of the leases that a scan at `now` finds due.
+    fn due(engine: &Engine, now: Tick) -> usize {
+        let mut found = 0;
+        engine.shared.renewals.scan(now, |_, _| found += 1);
+        found
+    }
+
     #[test]
-    fn ended_runs_free_their_entries_before_the_lease_ends() {
+    fn ended_runs_leave_no_slots_behind() {
+        let (engine, held, _) = held();
+        let now = engine.env().clock.now();
+        let table = &engine.shared.renewals.table;
+        let kept: Vec<_> = (0..10).map(|_| keep(&held, HOUR, now)).collect();
+        let mut most = 0;
+        for _ in 0..200_000 {
+            drop(keep(&held, HOUR, now));
+            most = most.max(table.slots());
+        }
+        assert!(most <= 11, "{most} slots for 11 runs");
+        // Those that still run are still due, and only once.
+        assert_eq!(due(&engine, now.plus(HOUR / 4)), 0);
+        assert_eq!(due(&engine, now.plus(HOUR)), 10);
+        assert_eq!(due(&engine, now.plus(HOUR)), 0);
+        drop(kept);
+        assert_eq!(table.slots(), 0);
+    }
+
+    #[test]
+    fn no_lock_is_held_for_the_renewal_of_many_runs() {
+        const RUNS: usize = 10_000;
         let (engine, held, _) = held();
         let now = engine.env().clock.now();
         let renewals = &engine.shared.renewals;
-        let kept: Vec<_> = (0..10).map(|_| renewals.keep(&held, HOUR, now)).collect();
-        let mut most = 0;
-        for _ in 0..200_000 {
-            drop(renewals.keep(&held, HOUR, now));
-            most = most.max(renewals.state.lock().due.len());
-        }
-        assert!(most <= 100, "{most} entries for 10 runs");
-        // Those that still run are still due.
+        // One identity: all of them share a shard, which is the worst case.
+        let kept: Vec<_> = (0..RUNS).map(|_| keep(&held, HOUR, now)).collect();
         let at = now.plus(HOUR);
-        let mut due: Vec<_> = renewals.take_due(at).0.iter().map(|(id, _)| *id).collect();
-        due.sort_unstable();
-        assert_eq!(due, (0..10).collect::<Vec<_>>());
+        let shard = usize::from(held.subject.identity.as_bytes()[31]) % LeaseTable::shards().end;
+        let batch = renewals.table.take_due(shard, 0, at.as_micros());
+        assert_eq!((batch.due.len(), batch.more), (BATCH, true));
+        let mut begun = BATCH;
+        renewals.scan(at, |_, _| {
+            begun += 1;
+            // Takes the lock of the shard that is being scanned.
+            drop(keep(&held, HOUR, at));
+        });
+        assert_eq!(begun, RUNS);
         drop(kept);
+    }
+
+    #[test]
+    fn p31_lease_that_comes_during_a_scan_is_watched() {
+        let (engine, held, _) = held();
+        let now = engine.env().clock.now();
+        let renewals = &engine.shared.renewals;
+        let first = keep(&held, HOUR, now);
+        let mut during = None;
+        let at = now.plus(HOUR);
+        let goes_on = renewals.scan(at, |_, _| during = Some(keep(&held, HOUR, at)));
+        assert!(goes_on, "the watcher leaves a lease behind");
+        let next = renewals.next.load(Ordering::SeqCst);
+        assert_eq!(due(&engine, Tick::from_micros(next)), 1);
+        drop((first, during));
     }
 
     #[test]
     fn p31_watch_dropped_before_first_poll_is_restarted() {
         let (engine, held, parked) = held();
         let now = engine.env().clock.now();
-        let renewals = &engine.shared.renewals;
-        let first = renewals.keep(&held, HOUR, now);
+        let first = keep(&held, HOUR, now);
         assert_eq!(std::mem::take(&mut *parked.0.lock()).len(), 1);
-        let second = renewals.keep(&held, HOUR, now);
+        let second = keep(&held, HOUR, now);
         assert_eq!(parked.0.lock().len(), 1, "nobody watches the leases");
+        // The first may be overdue by now.
+        let next = engine.shared.renewals.next.load(Ordering::SeqCst);
+        assert_eq!(next, 0, "the new watcher scans at once");
         drop((first, second));
+    }
+
+    #[test]
+    fn p31_dropped_renewals_begin_again() {
+        let (engine, held, _) = held();
+        let now = engine.env().clock.now();
+        let kept = keep(&held, HOUR, now);
+        let at = now.plus(HOUR);
+        let renewals = &engine.shared.renewals;
+        renewals.scan(at, |at, held| drop(TaskGuard::new(&held, at)));
+        assert_eq!(renewals.next.load(Ordering::SeqCst), 0);
+        assert_eq!(due(&engine, now), 1);
+        // Those of a lease that has ended do not, although another lease has its slot.
+        let (subject, grant) = (held.subject.clone(), held.grant.clone());
+        let another = HeldLease::new(Arc::clone(&engine.shared), subject, None, grant, now);
+        let (mut task, ended) = (None, keep(&held, HOUR, now));
+        renewals.scan(at, |at, held| task = Some(TaskGuard::new(&held, at)));
+        drop(ended);
+        let other = keep(&another, HOUR, now);
+        drop(task);
+        assert_eq!(due(&engine, now), 0);
+        drop((kept, other));
     }
 }

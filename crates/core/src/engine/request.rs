@@ -165,6 +165,7 @@ impl Request {
         &self.subject.identity
     }
 
+    #[inline]
     pub(super) fn claim(&self, secret: &Secret, token: Token) -> Result<Claim, ClaimTermsError> {
         let terms = self.policy.terms()?;
         Ok(Claim {

@@ -11,6 +11,7 @@ use super::drain::EffectGuard;
 use super::effect::{run_effect, run_unprotected, split_report, start_time};
 use super::lease::{HeldLease, Lease};
 use super::observe::run_observed;
+use super::renew;
 use super::request::Request;
 use super::response::{Problem, Ran, Replayed, Report, Response};
 use super::settle::settle;
@@ -111,7 +112,7 @@ where
         };
         // Not before this point: while an earlier renewal is unanswered, the effect would see its
         // lease as lost.
-        let renewing = held.engine.renewals.keep(held, grant.lease, now);
+        let renewing = renew::keep(held, grant.lease, now);
         let report = run_effect(held, now, effect).await;
         drop(renewing);
         let (value, settlement) = split_report(held, grant, report, max_answer_bytes);

@@ -1,5 +1,7 @@
 //! One timed and reported store call: every call of the engine to its store goes through here.
 
+use std::future::Future;
+
 use super::Shared;
 use super::request::Subject;
 use crate::clock::Tick;
@@ -13,13 +15,13 @@ use crate::store::{StoreResult, within};
 impl Shared {
     /// Awaits `call` for at most the call limit, and reports how long it took and whether it
     /// failed.
-    pub(super) async fn call<T>(
+    pub(super) fn call<T>(
         &self,
         subject: &Subject,
         kind: StoreCall,
         call: BoxFuture<'_, StoreResult<T>>,
-    ) -> StoreResult<T> {
-        self.call_sent_at(self.tick(), subject, kind, call).await
+    ) -> impl Future<Output = StoreResult<T>> {
+        self.call_sent_at(self.tick(), subject, kind, call)
     }
 
     /// As [`Shared::call`], for a caller that already knows the time at which the call was sent.

@@ -17,7 +17,7 @@ use crate::claim::{Claim, Claimed, Grant, Renewed, Resolution, Resolved, Settled
 use crate::clock::{Clock, Tick, Timestamp};
 use crate::env::BoxFuture;
 use crate::error::StoreError;
-use crate::identity::Identity;
+use crate::identity::{Address, Identity, address_bits};
 use crate::protocol;
 use crate::record::{Answer, Fence, Record, RecordError};
 use crate::store::{Capabilities, Store, StoreResult, Wake};
@@ -108,7 +108,11 @@ impl Inner {
     }
 
     fn hash(&self, identity: &Identity) -> u64 {
-        self.hasher.hash_one(identity.address())
+        self.hash_address(&identity.address())
+    }
+
+    fn hash_address(&self, address: &Address) -> u64 {
+        self.hasher.hash_one(address_bits(address))
     }
 
     fn shard(&self, hash: u64) -> &Mutex<Shard> {
@@ -139,16 +143,18 @@ impl Inner {
             let mut shard = self.shard(hash).lock();
             let now = self.now();
             let found = shard.get(hash, identity)?;
-            check(found, now)?;
-            let decision = decide(found, now);
+            check(found.record, now)?;
+            let decision = decide(found.record, now);
             let Some(record) = decision.write else {
                 return Ok(decision.answer);
             };
+            let is_present = found.is_present;
             match shard.put(
                 hash,
                 identity,
                 record,
-                |address| self.hasher.hash_one(address),
+                is_present,
+                |address| self.hash_address(address),
                 || self.reserve(),
             ) {
                 PutOutcome::Done => return Ok(decision.answer),
@@ -159,6 +165,18 @@ impl Inner {
             self.make_room();
             made_room = true;
         }
+    }
+
+    /// The step of a settlement. It changes the record in place, because it makes no new one.
+    fn settle(&self, lease: &Grant, settlement: &Settlement) -> StoreResult<Settled> {
+        let hash = self.hash(&lease.identity);
+        let mut shard = self.shard(hash).lock();
+        let now = self.now();
+        let found = shard.get_mut(hash, &lease.identity)?;
+        let (fence, token) = (lease.fence, lease.token);
+        Ok(protocol::settle_in_place(
+            found, fence, token, settlement, now,
+        ))
     }
 
     /// Counts one more record, unless the store is full.
@@ -219,9 +237,7 @@ impl Store for MemoryStore {
         settlement: &'a Settlement,
     ) -> BoxFuture<'a, StoreResult<Settled>> {
         Box::pin(async move {
-            let settled = self.inner.step(&lease.identity, |found, now| {
-                protocol::settle(found, lease.fence, lease.token, settlement, now)
-            })?;
+            let settled = self.inner.settle(lease, settlement)?;
             self.inner.hub.wake(&lease.identity.address());
             Ok(settled)
         })
@@ -249,6 +265,7 @@ impl Store for MemoryStore {
             let now = self.inner.now();
             Ok(shard
                 .get(hash, identity)?
+                .record
                 .filter(|record| !record.is_expired(now))
                 .cloned())
         })

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hashbrown::HashTable;
-use hashbrown::hash_table::Entry as Slot;
 
 use crate::clock::Timestamp;
 use crate::identity::{Address, Identity};
@@ -50,6 +49,13 @@ fn remember(ahead: &mut Vec<Entry>, removed: &Entry, now: Timestamp) {
     }
 }
 
+/// The result of a look-up.
+pub(super) struct Found<'a> {
+    pub(super) record: Option<&'a Record>,
+    /// Whether the record takes up room in the table; one that was just removed doesn't.
+    pub(super) is_present: bool,
+}
+
 /// The result of a write.
 pub(super) enum PutOutcome {
     Done,
@@ -59,46 +65,66 @@ pub(super) enum PutOutcome {
 impl Shard {
     /// The record of `identity`, which may be expired or just removed. An error if the slot holds
     /// another key's record (P24).
-    pub(super) fn get(
-        &self,
-        hash: u64,
-        identity: &Identity,
-    ) -> Result<Option<&Record>, RecordError> {
+    pub(super) fn get(&self, hash: u64, identity: &Identity) -> Result<Found<'_>, RecordError> {
         let address = identity.address();
         match self.table.find(hash, |entry| entry.address == address) {
             Some(entry) if !entry.record.belongs_to(identity) => Err(RecordError::Foreign),
-            Some(entry) => Ok(Some(&entry.record)),
-            None => Ok(self
-                .ahead
-                .iter()
-                .find(|e| e.belongs_to(identity))
-                .map(|entry| &*entry.record)),
+            Some(entry) => Ok(Found {
+                record: Some(&entry.record),
+                is_present: true,
+            }),
+            None => Ok(Found {
+                record: self
+                    .ahead
+                    .iter()
+                    .find(|e| e.belongs_to(identity))
+                    .map(|entry| &*entry.record),
+                is_present: false,
+            }),
         }
     }
 
-    /// Writes `record`; a key that is new here first asks `reserve` for room.
+    /// The record of `identity`, which may be expired, to change it. It may not expire sooner
+    /// afterwards. A record that was just removed is none: it counts as expired. An error as with
+    /// [`Shard::get`].
+    pub(super) fn get_mut(
+        &mut self,
+        hash: u64,
+        identity: &Identity,
+    ) -> Result<Option<&mut Record>, RecordError> {
+        let address = identity.address();
+        match self.table.find_mut(hash, |entry| entry.address == address) {
+            Some(entry) if !entry.record.belongs_to(identity) => Err(RecordError::Foreign),
+            found => Ok(found.map(|entry| &mut *entry.record)),
+        }
+    }
+
+    /// Writes `record`; a key that is new here first asks `reserve` for room. `is_present` is as
+    /// [`Shard::get`] said under the same lock.
     pub(super) fn put(
         &mut self,
         hash: u64,
         identity: &Identity,
         record: Record,
+        is_present: bool,
         rehash: impl Fn(&Address) -> u64,
         reserve: impl FnOnce() -> bool,
     ) -> PutOutcome {
         let address = identity.address();
         let expiry = record.expires_at();
-        match self
-            .table
-            .entry(hash, |e| e.address == address, |e| rehash(&e.address))
-        {
-            Slot::Occupied(mut slot) => *slot.get_mut().record = record,
-            Slot::Vacant(slot) if reserve() => {
-                slot.insert(Entry {
-                    address,
-                    record: Box::new(record),
-                });
+        let present = match is_present {
+            true => self.table.find_mut(hash, |entry| entry.address == address),
+            false => None,
+        };
+        match present {
+            Some(entry) => *entry.record = record,
+            None if reserve() => {
+                let record = Box::new(record);
+                let entry = Entry { address, record };
+                self.table
+                    .insert_unique(hash, entry, |entry| rehash(&entry.address));
             }
-            Slot::Vacant(_) => return PutOutcome::Full,
+            None => return PutOutcome::Full,
         }
         self.earliest_expiry = Some(
             self.earliest_expiry

@@ -1,4 +1,4 @@
-//! Interleavings of the memory store and the wake-ups, explored by shuttle.
+//! Interleavings of the memory store, the wake-ups and the renewals, explored by shuttle.
 //!
 //! Only with `RUSTFLAGS="--cfg semel_shuttle"`, which swaps the crate's locks and atomics for ones
 //! that shuttle schedules.
@@ -6,6 +6,7 @@
 
 mod hub;
 mod mistakes;
+mod renewals;
 mod store;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

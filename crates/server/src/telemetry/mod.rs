@@ -148,6 +148,10 @@ impl Observer for ObserverList {
         }
     }
 
+    fn wants_events(&self) -> bool {
+        self.0.iter().any(|observer| observer.wants_events())
+    }
+
     fn wants_times(&self) -> bool {
         self.0.iter().any(|observer| observer.wants_times())
     }
