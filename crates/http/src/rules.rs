@@ -296,7 +296,8 @@ fn kept(route: &Route, name: &str) -> Result<Vec<HeaderName>, BuildError> {
     let redacts = !route.redact.is_empty();
     keep.retain(|header| {
         let is_dropped = |name: &String| name.eq_ignore_ascii_case(header.as_str());
-        !route.drop.iter().any(is_dropped) && !(redacts && OF_BYTES.contains(&header.as_str()))
+        let is_stale = redacts && OF_BYTES.contains(&header.as_str());
+        !is_stale && !route.drop.iter().any(is_dropped)
     });
     Ok(keep)
 }

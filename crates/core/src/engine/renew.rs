@@ -467,7 +467,7 @@ mod tests {
         assert_eq!(due(&engine, now), 1);
         // Those of a lease that has ended do not, although another lease has its slot.
         let (subject, grant) = (held.subject.clone(), held.grant.clone());
-        let another = HeldLease::new(Arc::clone(&engine.shared), subject, None, grant, now);
+        let another = HeldLease::new(Arc::clone(&engine.shared), subject, None, grant, None, now);
         let (mut task, ended) = (None, keep(&held, HOUR, now));
         renewals.scan(at, |at, held| task = Some(TaskGuard::new(&held, at)));
         drop(ended);

@@ -41,7 +41,12 @@ async fn both(route: Route, media: &'static str, body: &'static str) -> (Rig, An
 
 /// Whether any record has this text.
 async fn is_stored(rig: &Rig, text: &str) -> bool {
-    let page = rig.semel.store().list(&Query::default()).await.unwrap();
+    let page = rig
+        .semel
+        .store()
+        .list(&Query::default())
+        .await
+        .expect("a page");
     let mut packed = page.records.iter().map(|(_, record)| record.encode());
     packed.any(|bytes| {
         bytes
