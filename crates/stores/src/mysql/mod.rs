@@ -7,7 +7,7 @@
 //! - **Settle** and **renew** are one `UPDATE` each, fenced by its condition.
 //! - **Time** is the server's.
 //! - Claims and settlements that come **at the same time** share statements on MariaDB
-//!   ([`group`](crate::sql::group)).
+//!   (`sql::group`).
 //! - A statement that lost a deadlock or a lock wait (1213, 1205) is retried.
 //! - Waiters of one process poll all their records with one statement.
 //!

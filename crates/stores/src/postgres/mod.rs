@@ -6,7 +6,7 @@
 //!   exactly the row that was read.
 //! - **Settle** and **renew** are one `UPDATE` each, fenced by its condition.
 //! - Claims and settlements that come **at the same time** share statements
-//!   ([`group`](crate::sql::group)).
+//!   (`sql::group`).
 //! - **Time** is `clock_timestamp()` of the server.
 //! - A waiter in another process marks the row, and the settlement of a marked row notifies it.
 //!

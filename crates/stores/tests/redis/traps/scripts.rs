@@ -47,3 +47,22 @@ async fn a_deleted_records_fence_is_kept_for_a_day() {
     let (hour, day) = (3_600_000, 24 * 3_600_000);
     assert!((day - hour..=day).contains(&millis), "{millis}");
 }
+
+/// The server removes records by itself: each has a time to live, which settling begins anew.
+#[tokio::test]
+async fn records_expire_on_the_server() {
+    let server = RedisServer::start(&[]).await;
+    let scene = scene(server.url()).await;
+    let claim = scene.fresh().unwrap();
+    let retention = claim.terms.retention().as_millis();
+    let millis = || {
+        let answer = server.ask(&["PTTL", &key_of(&claim.identity)]);
+        answer.parse::<u128>().expect("a time to live")
+    };
+    let lease = scene.won(&claim).await.unwrap();
+    assert!((retention / 2..=retention).contains(&millis()));
+    // Shorter than it is, so that settling must set it.
+    server.ask(&["PEXPIRE", &key_of(&claim.identity), "5000"]);
+    scene.settled(&lease, &complete("done")).await.unwrap();
+    assert!((retention / 2..=retention).contains(&millis()));
+}
