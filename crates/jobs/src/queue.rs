@@ -268,9 +268,9 @@ impl QueueLimits {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct QueueConfig {
-    /// How long an answer is kept after the job has ended, and the job itself. 24 h; `semel serve`
-    /// sets 30 days in a bucket.
-    pub retention: Duration,
+    /// How long an answer is kept after the job has ended, and the job itself. `None` is the
+    /// default of the queue: 24 h in PostgreSQL, 30 days in a bucket.
+    pub retention: Option<Duration>,
     /// The longest that a submitter may ask for. 30 days.
     pub max_retention: Duration,
     /// The largest answer kept. 16 KiB.
@@ -287,7 +287,7 @@ impl Default for QueueConfig {
     fn default() -> Self {
         const DAY: Duration = Duration::from_secs(24 * 60 * 60);
         Self {
-            retention: DAY,
+            retention: None,
             max_retention: 30 * DAY,
             max_answer_bytes: 16 * 1024,
             max_attempts: 5,
@@ -312,10 +312,17 @@ impl QueueConfig {
             .min(Self::LONGEST_PAUSE)
     }
 
+    /// The settings of a queue with this default retention.
+    pub(crate) fn with_default_retention(mut self, default: Duration) -> Self {
+        let default = default.min(self.max_retention);
+        self.retention.get_or_insert(default);
+        self
+    }
+
     /// How long to keep the answer of a job that asks for `asked`.
     pub(crate) fn retention_of(&self, asked: Option<Duration>) -> Result<Duration, Error> {
         match asked {
-            None => Ok(self.retention),
+            None => Ok(self.retention.unwrap_or(self.max_retention)),
             Some(asked) if asked.is_zero() || asked > self.max_retention => Err(Error::Invalid(
                 "an answer is kept for longer than 0 s, and no longer than jobs.max_retention",
             )),
@@ -325,8 +332,8 @@ impl QueueConfig {
 
     /// Sets [`retention`](Self::retention).
     #[must_use]
-    pub const fn with_retention(mut self, retention: Duration) -> Self {
-        self.retention = retention;
+    pub fn with_retention(mut self, retention: impl Into<Option<Duration>>) -> Self {
+        self.retention = retention.into();
         self
     }
 

@@ -408,3 +408,26 @@ async fn sweeps_of_expired_records_are_reported() {
     }
     assert_eq!(*sweeps.0.lock().unwrap(), [3]);
 }
+
+#[tokio::test]
+async fn expired_records_are_removed_every_five_minutes() {
+    let clock = FakeClock::new();
+    let sweeps = Arc::new(Sweeps::default());
+    let builder = Semel::builder().env(env(&clock, 1));
+    let builder = builder.observer(Arc::clone(&sweeps) as _);
+    let semel = builder.open("memory://").await.unwrap();
+    while clock.sleepers() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let operation = semel.operation("charge").retention(MINUTE);
+    let call = operation.key("a").no_payload();
+    call.run(async |_| Ok::<_, Failure>(7)).await.unwrap();
+    let millisecond = Duration::from_millis(1);
+    for (by, removed) in [(5 * MINUTE - millisecond, &[][..]), (millisecond, &[1])] {
+        clock.advance(by);
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(*sweeps.0.lock().unwrap(), removed);
+    }
+}

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use semel::Semel;
-use semel_jobs::object::{DEFAULT_TTL, ObjectQueue};
+use semel_jobs::object::ObjectQueue;
 use semel_jobs::{Error, JobQuery, Jobs, LeaseOptions, QueueConfig};
 
 /// What the tasks are: the type is also the scope in which their keys live.
@@ -32,7 +32,7 @@ async fn open(url: &str) -> anyhow::Result<Jobs> {
     // Refuses a bucket that doesn't keep to conditional writes: everybody would win there.
     let semel = Semel::open(url).await?;
     let bucket = semel.object().context("STORE_URL is of a bucket: s3://…")?;
-    let config = QueueConfig::default().with_retention(DEFAULT_TTL);
+    let config = QueueConfig::default();
     let env = semel.engine().env();
     let queue = ObjectQueue::new(bucket, env, semel.environment(), config);
     let clock = Arc::clone(&env.clock);

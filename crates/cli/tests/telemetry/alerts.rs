@@ -151,6 +151,13 @@ async fn alerts_fire_when_the_store_is_stopped_and_clear_when_it_is_back() {
             .all(|name| seen.iter().any(|one| one == name))
     };
     until("firing", both, &rig).await;
+    for counter in [
+        "semel_breaker_changes_total%7Bstate=%22open%22%7D",
+        "semel_breaker_refusals_total",
+    ] {
+        let count = prometheus.value(counter).await;
+        assert!(count >= Some(1.0), "{counter}: {count:?}");
+    }
     rig.redis.restart().await;
     until("clear", <[String]>::is_empty, &rig).await;
 }

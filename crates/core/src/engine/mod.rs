@@ -348,17 +348,17 @@ impl Engine {
 
     /// Reports to the observer what a door did to a request without a usable key.
     pub fn report(&self, namespace: &Namespace, operation: Option<&str>, step: Step) {
-        if !self.shared.observed {
-            return;
+        let nobody = Identity::from_bytes([0; 32]);
+        let event = Event::new(namespace, KeyHint::default(), nobody, step);
+        self.report_event(&event.with_operation(operation));
+    }
+
+    /// Reports to the observer what was decided without this engine, as by a queue in a bucket.
+    pub fn report_event(&self, event: &Event<'_>) {
+        let needs_times = matches!(event.step, Step::Answered { .. } | Step::StoreCalled { .. });
+        if self.shared.observed && (self.shared.timed || !needs_times) {
+            self.shared.observer.observe(event);
         }
-        self.shared.observer.observe(&Event {
-            namespace,
-            hint: KeyHint::default(),
-            identity: Identity::from_bytes([0; 32]),
-            actor: None,
-            operation,
-            step,
-        });
     }
 
     /// The state of the circuit breaker.

@@ -45,6 +45,14 @@ impl Inner {
         Ok(std::iter::once(String::new()).chain(named).collect())
     }
 
+    /// The tenant of a task's path; empty if there is none.
+    pub(super) fn tenant_in(&self, path: &Path) -> String {
+        let mut parts = path.prefix_match(&self.folder).into_iter().flatten();
+        let is_named = parts.next().is_some_and(|part| part.as_ref() == "tenants");
+        let named = parts.next().filter(|_| is_named);
+        named.and_then(|part| tenant_of(&part)).unwrap_or_default()
+    }
+
     pub(super) async fn look(&self, id: JobId) -> Result<Option<Job>, Error> {
         if let Some(seen) = self.read(&self.task_path("", id)).await? {
             return seen.task.job("").map(Some);
@@ -213,6 +221,7 @@ impl Inner {
             seen.task.status = Status::Pending;
         }
         if self.replace(path, &mut seen.task, &seen.version).await? {
+            self.report_end(path, &seen.task);
             reaped.buried += u64::from(is_last);
             reaped.requeued += u64::from(!is_last);
         }

@@ -21,6 +21,7 @@
 mod admin;
 mod file;
 mod lease;
+mod report;
 mod submit;
 mod work;
 
@@ -31,6 +32,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use object_store::path::Path;
 use parking_lot::Mutex;
+use semel_core::engine::Engine;
 use semel_core::{BoxFuture, Certainty, Env, StoreError, StoreErrorKind, Timestamp};
 use semel_stores::object::ObjectStore;
 use std::collections::HashMap;
@@ -41,6 +43,7 @@ use crate::queue::{
     JobCounts, JobFailure, JobPage, JobQuery, Queue, QueueConfig, QueueFuture, ReapReport,
 };
 use crate::work::{JobLease, LeaseOptions, LeaseToken};
+use report::Reporter;
 
 /// How long a key is kept, unless a submitter says otherwise: 30 days.
 pub const DEFAULT_TTL: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -63,6 +66,7 @@ struct Inner {
     /// Where everything of this environment lies.
     folder: Path,
     config: QueueConfig,
+    reporter: Option<Reporter>,
     /// Tasks that are done, and until when they are kept.
     done: Mutex<HashMap<JobId, Timestamp>>,
 }
@@ -76,10 +80,32 @@ fn overtaken() -> Error {
 impl ObjectQueue {
     /// A queue in the bucket of `store`, in the folder that its URL names. Jobs of two environments
     /// never meet; `environment` is empty if there is only one. Keys are kept for
-    /// `config.retention` from the submission on; [`DEFAULT_TTL`] is what the layout's own
-    /// description asks for.
+    /// `config.retention` from the submission on, [`DEFAULT_TTL`] unless set.
     #[must_use]
     pub fn new(store: &ObjectStore, env: &Env, environment: &str, config: QueueConfig) -> Self {
+        Self::build(store, env, environment, config, None)
+    }
+
+    /// The same, with events of submissions and ends for the observer of `engine`, so that they are
+    /// in its metrics, log and audit trail.
+    #[must_use]
+    pub fn observed(
+        store: &ObjectStore,
+        engine: &Engine,
+        environment: &str,
+        config: QueueConfig,
+    ) -> Self {
+        let reporter = Reporter::new(engine, environment);
+        Self::build(store, engine.env(), environment, config, Some(reporter))
+    }
+
+    fn build(
+        store: &ObjectStore,
+        env: &Env,
+        environment: &str,
+        config: QueueConfig,
+        reporter: Option<Reporter>,
+    ) -> Self {
         let mut folder = store.folder();
         if !environment.is_empty() {
             folder = folder.join("environments").join(environment);
@@ -88,7 +114,8 @@ impl ObjectQueue {
             store: store.clone(),
             env: env.clone(),
             folder,
-            config,
+            config: config.with_default_retention(DEFAULT_TTL),
+            reporter,
             done: Mutex::default(),
         };
         Self {

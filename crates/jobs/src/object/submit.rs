@@ -16,6 +16,21 @@ use crate::job::{JobAnswer, JobId, JobState, NewJob, SubmitOutcome};
 /// How often a submission that was overtaken is tried again.
 const TRIES: u32 = 12;
 
+/// What a submission found in the bucket, and the record of its key.
+pub(super) enum Placed {
+    /// It has no key.
+    Unkeyed(SubmitOutcome),
+    /// The task is new.
+    New(SubmitOutcome, RecordFile),
+    /// The key was there, with the same input.
+    Known(SubmitOutcome, RecordFile),
+    /// The key was there, with another input than this one.
+    Conflict {
+        record: RecordFile,
+        input_hash: String,
+    },
+}
+
 /// The outcome of the creation of a record.
 enum CreateOutcome {
     /// The record is new, and ours.
@@ -28,6 +43,20 @@ enum CreateOutcome {
 
 impl Inner {
     pub(super) async fn submit(&self, job: &NewJob) -> Result<SubmitOutcome, Error> {
+        let began = self.env.clock.now();
+        let placed = self.place(job).await?;
+        if let Some(reporter) = &self.reporter {
+            reporter.report_submission(job, &placed, self.env.clock.now().since(began));
+        }
+        match placed {
+            Placed::Unkeyed(outcome) | Placed::New(outcome, _) | Placed::Known(outcome, _) => {
+                Ok(outcome)
+            }
+            Placed::Conflict { .. } => Err(Error::Conflict),
+        }
+    }
+
+    async fn place(&self, job: &NewJob) -> Result<Placed, Error> {
         job.check()?;
         let id = JobId::new(self.env.clock.wall(), &*self.env.entropy);
         let Some(key) = &job.key else {
@@ -35,7 +64,7 @@ impl Inner {
                 return Err(Error::Quota);
             }
             self.create_task(job, id, None).await?;
-            return Ok(SubmitOutcome::Accepted(job_ref(id)));
+            return Ok(Placed::Unkeyed(SubmitOutcome::Accepted(job_ref(id))));
         };
         let scope = job.scope.as_ref().unwrap_or(&job.kind);
         let hash = key_hash(scope, key.as_str());
@@ -51,21 +80,21 @@ impl Inner {
             match self.create_record(&path, job, id, (&hash, &input)).await? {
                 CreateOutcome::Neither => {}
                 CreateOutcome::New(record, version) => {
-                    return self.finish(&path, job, record, &version).await;
+                    let outcome = self.finish(&path, job, record.clone(), &version).await?;
+                    return Ok(Placed::New(outcome, record));
                 }
                 CreateOutcome::Known(record, version) => {
                     if record.input_hash != input || record.task_type != job.kind {
-                        return Err(Error::Conflict);
+                        let input_hash = input;
+                        return Ok(Placed::Conflict { record, input_hash });
                     }
-                    return match record.status {
-                        Phase::Ready => self.stands(&job.tenant, &record).await,
-                        // Its submitter is on the way, or vanished: the task has a name, so anybody
-                        // may create it.
-                        Phase::Creating => {
-                            self.finish(&path, job, record.clone(), &version).await?;
-                            self.stands(&job.tenant, &record).await
-                        }
-                    };
+                    // Its submitter is on the way, or vanished: the task has a name, so anybody may
+                    // create it.
+                    if record.status == Phase::Creating {
+                        self.finish(&path, job, record.clone(), &version).await?;
+                    }
+                    let outcome = self.stands(&job.tenant, &record).await?;
+                    return Ok(Placed::Known(outcome, record));
                 }
             }
         }

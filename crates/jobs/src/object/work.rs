@@ -101,12 +101,20 @@ impl Inner {
                 return Ok(seen.task.status.into());
             };
             if self.replace(&path, &mut seen.task, &seen.version).await? {
+                self.report_end(&path, &seen.task);
                 return Ok(state);
             }
             self.store.pause(tried).await;
         }
         // It is this worker's still, and one of the writes may have come through.
         Err(overtaken())
+    }
+
+    /// Reports the end of a task that has ended.
+    pub(super) fn report_end(&self, path: &Path, task: &TaskFile) {
+        if let Some(reporter) = &self.reporter {
+            reporter.report_end(&self.tenant_in(path), task);
+        }
     }
 
     pub(super) async fn heartbeat(

@@ -58,6 +58,9 @@ pub const MIGRATIONS: &[File] = &[(
 /// How many leases a process remembers, which saves their ends a look.
 const REMEMBERED: usize = 16 * 1024;
 
+/// How long an answer is kept after its job has ended, unless set.
+const DEFAULT_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// A queue in PostgreSQL. Cheap to clone.
 #[derive(Clone)]
 pub struct PostgresQueue {
@@ -92,7 +95,8 @@ impl PostgresQueue {
         if config.max_answer_bytes > QueueConfig::MAX_ANSWER_BYTES {
             return Err(Error::Invalid("jobs.max_result_bytes is at most 31 KiB"));
         }
-        if config.retention > config.max_retention
+        let config = config.with_default_retention(DEFAULT_RETENTION);
+        if config.retention > Some(config.max_retention)
             || config.max_retention > ClaimTerms::MAX_RETENTION
         {
             return Err(Error::Invalid(

@@ -1,6 +1,7 @@
 //! The queue in a bucket of a real server that speaks S3 (document O).
 
 mod apart;
+mod events;
 mod killed;
 mod layout;
 mod leases;

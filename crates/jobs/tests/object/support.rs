@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use semel_core::KeyRules;
-use semel_jobs::object::{DEFAULT_TTL, ObjectQueue};
+use semel_jobs::object::ObjectQueue;
 use semel_jobs::{Error, JobId, JobLease, Jobs, LeaseOptions, QueueConfig, SubmitOutcome};
 use semel_stores::object::ObjectStore;
 use semel_testkit::http_proxy::HttpProxy;
@@ -43,7 +43,7 @@ impl Bench {
         let env = semel::tokio_env();
         let store = ObjectStore::open(&url, Arc::clone(&env.clock)).await;
         let store = store.expect("a bucket that is fit");
-        let config = QueueConfig::default().with_retention(DEFAULT_TTL);
+        let config = QueueConfig::default();
         let queue = ObjectQueue::new(&store, &env, environment, config);
         let jobs = Jobs::new(Arc::new(queue.clone()), env.clock, KeyRules::default());
         Self {

@@ -51,6 +51,15 @@ fn all_errors_are_reported_at_once_with_line_and_fix() {
 }
 
 #[test]
+fn debug_lines_are_of_one_key_in_a_hundred_and_audit_entries_stay_90_days() {
+    let (sources, file) = sources(ENDS, "defaults");
+    let loaded = load(&sources).unwrap();
+    std::fs::remove_file(file).unwrap();
+    assert_eq!(loaded.config.log.debug_percent, 1);
+    assert_eq!(loaded.config.audit.retention.to_string(), "90d");
+}
+
+#[test]
 fn responses_are_not_replayed_for_longer_than_their_records_are_kept() {
     let with = |span: &str| {
         let route = format!("[[routes]]\npath = \"/a\"\nretention = \"1h\"\n{span}\n");

@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use semel::Semel;
-use semel_jobs::object::{DEFAULT_TTL, ObjectQueue};
+use semel_jobs::object::ObjectQueue;
 use semel_jobs::postgres::PostgresQueue;
 use semel_jobs::{Error, Jobs, Queue, QueueConfig, QueueLimits};
 
@@ -15,30 +15,30 @@ use crate::config;
 /// # Errors
 /// If the store does not support a queue, or its tables cannot be created.
 pub async fn open(config: &config::Jobs, semel: &Semel) -> Result<Jobs, Error> {
-    let default = QueueConfig::default();
-    let retention = |default_retention| config.retention.map_or(default_retention, |span| span.0);
-    let settings = |default_retention| {
-        QueueConfig::default()
-            .with_retention(retention(default_retention))
-            .with_max_retention(config.max_retention.0)
-            .with_max_answer_bytes(config.max_result_bytes.bytes())
-            .with_max_attempts(config.max_attempts)
-            .with_backoff(config.backoff.0)
-            .with_limits(
-                QueueLimits::default()
-                    .with_queued_per_kind(config.max_queued_per_kind)
-                    .with_unfinished_per_client(config.max_unfinished_per_client)
-                    .with_running_per_kind(config.max_running_per_kind),
-            )
-    };
+    let settings = QueueConfig::default()
+        .with_retention(config.retention.map(|span| span.0))
+        .with_max_retention(config.max_retention.0)
+        .with_max_answer_bytes(config.max_result_bytes.bytes())
+        .with_max_attempts(config.max_attempts)
+        .with_backoff(config.backoff.0)
+        .with_limits(
+            QueueLimits::default()
+                .with_queued_per_kind(config.max_queued_per_kind)
+                .with_unfinished_per_client(config.max_unfinished_per_client)
+                .with_running_per_kind(config.max_running_per_kind),
+        );
     let env = semel.engine().env();
     let queue: Arc<dyn Queue> = if let Some(store) = semel.postgres() {
-        let settings = settings(default.retention);
         let opening = PostgresQueue::open(semel.engine(), store, semel.environment(), settings);
         Arc::new(opening.await?)
     } else if let Some(store) = semel.object() {
-        let settings = settings(DEFAULT_TTL);
-        Arc::new(ObjectQueue::new(store, env, semel.environment(), settings))
+        let environment = semel.environment();
+        Arc::new(ObjectQueue::observed(
+            store,
+            semel.engine(),
+            environment,
+            settings,
+        ))
     } else {
         return Err(Error::Invalid(
             "the job queue needs PostgreSQL or a bucket: postgres://… or s3://…",

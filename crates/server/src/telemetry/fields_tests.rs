@@ -152,8 +152,8 @@ impl io::Write for Lines {
     }
 }
 
-/// The log lines of all events.
-fn log_lines() -> Vec<Value> {
+/// The log lines of all events, of so many percent of keys.
+fn log_lines(percent: u8) -> Vec<Value> {
     let written = Lines::default();
     let writer = written.clone();
     let subscriber = tracing_subscriber::fmt()
@@ -163,8 +163,8 @@ fn log_lines() -> Vec<Value> {
         .with_writer(move || writer.clone())
         .finish();
     let config = config::Log {
-        debug_percent: 100,
-        requests_percent: 100,
+        debug_percent: percent,
+        requests_percent: percent,
         ..config::Log::default()
     };
     let log = EventLog::new(&config, "memory");
@@ -202,7 +202,7 @@ fn log_lines_have_exactly_the_fields_of_the_table() {
     // What the formatter adds.
     let added = named(&["timestamp", "level", "message", "target"]);
     let mut seen = BTreeSet::new();
-    for line in log_lines() {
+    for line in log_lines(100) {
         let name = line["event"].as_str().expect("a name");
         let event = EVENTS.iter().find(|event| event.event == name);
         let fields = event.and_then(|event| event.log);
@@ -213,6 +213,21 @@ fn log_lines_have_exactly_the_fields_of_the_table() {
     }
     let all = EVENTS.iter().filter(|event| event.log.is_some());
     assert_eq!(seen, all.map(|event| event.event.to_owned()).collect());
+}
+
+#[test]
+fn warnings_and_errors_are_always_written() {
+    let of = |percent, levels: &[&str]| -> Vec<String> {
+        let mut lines = log_lines(percent);
+        lines.retain(|line| levels.iter().any(|level| line["level"] == *level));
+        let name = |line: &Value| line["event"].as_str().unwrap_or_default().to_owned();
+        lines.iter().map(name).collect()
+    };
+    let severe = ["WARN", "ERROR"];
+    assert_eq!(of(0, &severe), of(100, &severe));
+    assert!(of(0, &severe).iter().any(|name| name == CONFLICT));
+    assert!(of(0, &["DEBUG"]).is_empty() && !of(100, &["DEBUG"]).is_empty());
+    assert!(!of(0, &["INFO"]).iter().any(|name| name == REPLAY));
 }
 
 #[test]
@@ -264,7 +279,7 @@ fn fields_of_other_documents_are_found_or_explained() {
 
 #[test]
 fn values_say_who_and_what() {
-    let lines = log_lines();
+    let lines = log_lines(100);
     let conflict = lines.iter().find(|line| line["event"] == CONFLICT);
     let conflict = conflict.expect("a conflict");
     for (field, value) in [

@@ -118,29 +118,28 @@ async fn j7_2_collision_is_409_and_audited() {
             (&false.into(), &false.into())
         );
         assert!(!other.text.contains("collides-1"));
-        if bench.jobs.queue().name() == "postgres" {
-            bench.submit("collides-1", 5).await;
-            let audited = bench.server.audited().await;
-            let has = |code: &str| audited.iter().any(|entry| entry["code"] == code);
-            assert!(has("IDEMPOTENCY_KEY_COLLISION"), "{audited:?}");
-            assert!(has("IDEMPOTENCY_HIT"), "{audited:?}");
-            for entry in &audited {
-                let who = (entry["actor"].as_str(), entry["operation"].as_str());
-                assert_eq!(who, (Some("till-7"), Some("charge")), "{entry}");
-            }
-            let collision = |entry: &&Value| entry["code"] == "IDEMPOTENCY_KEY_COLLISION";
-            let collision = audited.iter().find(collision).unwrap();
-            let hash = |name: &str| collision["detail"][name].as_str().unwrap().to_owned();
-            let (old, new) = (hash("original_hash"), hash("current_hash"));
-            assert_eq!((old.len(), new.len()), (8, 8), "{collision}");
-            assert_ne!(old, new);
-            assert_eq!(collision["key_prefix"], "colli");
-            assert!(
-                audited
-                    .iter()
-                    .all(|entry| !entry.to_string().contains("collides-1"))
-            );
+        bench.submit("collides-1", 5).await;
+        let audited = bench.server.audited().await;
+        let has = |code: &str| audited.iter().any(|entry| entry["code"] == code);
+        assert!(has("IDEMPOTENCY_KEY_COLLISION"), "{audited:?}");
+        assert!(has("IDEMPOTENCY_HIT"), "{audited:?}");
+        for entry in &audited {
+            let who = (entry["actor"].as_str(), entry["operation"].as_str());
+            assert_eq!(who, (Some("till-7"), Some("charge")), "{entry}");
         }
+        let collision = |entry: &&Value| entry["code"] == "IDEMPOTENCY_KEY_COLLISION";
+        let collision = audited.iter().find(collision).unwrap();
+        let hash = |name: &str| collision["detail"][name].as_str().unwrap().to_owned();
+        let (old, new) = (hash("original_hash"), hash("current_hash"));
+        assert_eq!((old.len(), new.len()), (8, 8), "{collision}");
+        assert_ne!(old, new);
+        assert_eq!(collision["key_prefix"], "colli");
+        assert_eq!(collision["scope"], "job:charge");
+        assert!(
+            audited
+                .iter()
+                .all(|entry| !entry.to_string().contains("collides-1"))
+        );
     }
 }
 

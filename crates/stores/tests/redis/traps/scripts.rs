@@ -62,7 +62,8 @@ async fn records_expire_on_the_server() {
     let lease = scene.won(&claim).await.unwrap();
     assert!((retention / 2..=retention).contains(&millis()));
     // Shorter than it is, so that settling must set it.
-    server.ask(&["PEXPIRE", &key_of(&claim.identity), "5000"]);
+    let shortened = server.ask(&["PEXPIRE", &key_of(&claim.identity), "5000"]);
+    assert_eq!(shortened, "1");
     scene.settled(&lease, &complete("done")).await.unwrap();
     assert!((retention / 2..=retention).contains(&millis()));
 }
