@@ -60,12 +60,14 @@ async fn charge(State(app): State<App>, headers: HeaderMap) -> (StatusCode, Stri
     let key = headers.get("idempotency-key");
     let key = key.and_then(|key| key.to_str().ok()).unwrap_or_default();
     let run = app.runs.fetch_add(1, Ordering::SeqCst) + 1;
+    let start = app.tick();
     let effect = EffectRecord {
         client: 0,
         key: key.to_owned(),
         fence: run,
         attempt: 1,
-        start: app.tick(),
+        start,
+        began: start / 1_000,
         end: None,
     };
     if let Ok(mut effects) = app.effects.lock() {
