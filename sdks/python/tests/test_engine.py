@@ -235,7 +235,10 @@ def test_encrypted_answers_are_read_with_their_key(tmp_path: Path) -> None:
     for replayed in (False, True):
         with semel.open(url, encryption_keys=keys) as once:
             assert once.run("charge", "k", lambda _: "a plain answer").replayed == replayed
-    assert not any(b"a plain answer" in file.read_bytes() for file in tmp_path.iterdir())
+    for file in tmp_path.iterdir():
+        # SQLite removes its log when the last connection is closed, which may be later.
+        with contextlib.suppress(FileNotFoundError):
+            assert b"a plain answer" not in file.read_bytes()
 
 
 def test_a_closed_store_stays_closed() -> None:

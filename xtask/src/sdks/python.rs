@@ -33,7 +33,9 @@ pub(super) fn run(bench: &Bench) -> Result<()> {
     };
     exec::run(python().args(["tools/generate.py", "--check"]))?;
     exec::run(python().args(["-m", "mypy", "--cache-dir"]).arg(&caches))?;
-    exec::run(python().args(["-m", "pytest", "-q", "-p", "no:cacheprovider"]))?;
+    // As in the other tests, one second try; `-r R` names every test that needed it.
+    let tests = ["-m", "pytest", "-q", "-p", "no:cacheprovider"];
+    exec::run(python().args(tests).args(["--reruns", "1", "-r", "R"]))?;
     let built = bench.empty("wheel")?;
     let mut build = python();
     build.args(["-m", "build", "--wheel", "--no-isolation", "--outdir"]);
