@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context as _;
-use rand::rngs::StdRng;
-use rand::{RngExt as _, SeedableRng as _};
-
 use semel_bench_core::report::{Row, median};
+
+use crate::turns::interval;
 
 /// Operations of a turn, and concurrent callers.
 const OPERATIONS: u64 = 2_000;
@@ -16,11 +15,31 @@ const CALLERS: u64 = 32;
 /// Pairs of turns. Their keys fit into the memory store.
 const PAIRS: usize = 40;
 const WARM_UP: usize = 2;
-/// Resamples of the bootstrap.
-const RESAMPLES: usize = 2_000;
+
+/// Nanoseconds that a process and its children have run so far: PostgreSQL has a process for each
+/// connection.
+pub(crate) fn nanoseconds_with_children(process: u32) -> anyhow::Result<u64> {
+    let mut sum = nanoseconds(process)?;
+    for entry in std::fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        let Some(child) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        // A process that ends meanwhile has nothing to say.
+        let Ok(stat) = std::fs::read_to_string(format!("/proc/{child}/stat")) else {
+            continue;
+        };
+        // The name is in brackets and may contain blanks: the state and the parent follow it.
+        let after_name = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+        if after_name.split(' ').nth(1) == Some(process.to_string().as_str()) {
+            sum += nanoseconds(child).unwrap_or(0);
+        }
+    }
+    Ok(sum)
+}
 
 /// Nanoseconds that all threads of a process have run so far.
-fn nanoseconds(process: u32) -> anyhow::Result<u64> {
+pub(crate) fn nanoseconds(process: u32) -> anyhow::Result<u64> {
     let mut sum = 0;
     for task in std::fs::read_dir(format!("/proc/{process}/task"))? {
         let path = task?.path().join("schedstat");
@@ -70,10 +89,8 @@ where
         }
     }
     let ratios: Vec<f64> = costs.iter().zip(&bare_costs).map(|(a, b)| a / b).collect();
-    let (low, high) = interval(&ratios);
-    let name = format!("{name} [{low:.3}, {high:.3}]");
     let row = Row::at_most(name, "µs", median(costs), median(bare_costs), target);
-    Ok(row.with_ratio(median(ratios)))
+    Ok(row.with_interval(median(ratios.clone()), interval(&ratios)))
 }
 
 /// Microseconds of `process` for each operation.
@@ -103,18 +120,4 @@ where
     }
     let done = OPERATIONS / CALLERS * CALLERS;
     Ok((nanoseconds(process)? - before) as f64 / 1_000.0 / done as f64)
-}
-
-/// The 95 % interval of the median, by bootstrap.
-fn interval(values: &[f64]) -> (f64, f64) {
-    let mut rng = StdRng::seed_from_u64(1);
-    let mut medians: Vec<f64> = (0..RESAMPLES)
-        .map(|_| {
-            let draw = |_| values[rng.random_range(0..values.len())];
-            median((0..values.len()).map(draw).collect())
-        })
-        .collect();
-    medians.sort_unstable_by(f64::total_cmp);
-    let outside = RESAMPLES / 40;
-    (medians[outside], medians[RESAMPLES - 1 - outside])
 }

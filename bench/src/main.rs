@@ -4,13 +4,16 @@
 //! alone.
 
 mod cpu;
+mod erase;
 mod flood;
 mod jobs;
+mod latency;
 mod mcp;
 mod sidecar;
 mod stores;
 mod stream;
 mod telemetry;
+mod turns;
 
 use clap::{Parser, Subcommand};
 
@@ -34,6 +37,21 @@ enum Command {
         /// Only the rows whose name begins so, such as `PostgreSQL`.
         #[arg(long, default_value = "")]
         only: String,
+    },
+    /// An open loop at fixed rates: latencies from the intended start.
+    Latency {
+        /// How long each rate is offered.
+        #[arg(long, default_value_t = 5)]
+        seconds: u64,
+        /// Only the store whose name begins so: memory, Redis or PostgreSQL.
+        #[arg(long, default_value = "")]
+        only: String,
+    },
+    /// Erases a subject with many records, and reads what is left.
+    Erase {
+        /// How many.
+        #[arg(long, default_value_t = 100_000)]
+        records: u64,
     },
     /// The sidecar with telemetry on, against off.
     Telemetry,
@@ -72,6 +90,8 @@ enum Command {
 fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
         Command::Stores { records, only } => stores::bench(records, &only),
+        Command::Latency { seconds, only } => latency::bench(seconds, &only),
+        Command::Erase { records } => erase::bench(records),
         Command::Telemetry => telemetry::bench(),
         Command::Sidecar => sidecar::bench(),
         Command::Beside { program } => sidecar::beside(program),

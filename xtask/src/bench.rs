@@ -58,6 +58,20 @@ const BENCHES: &[Bench] = &[
         program: PEERS,
     },
     Bench {
+        name: "latency",
+        what: "an open loop at fixed rates, on memory, Redis and PostgreSQL",
+        servers: &["redis", "postgres"],
+        starts: None,
+        program: MAIN,
+    },
+    Bench {
+        name: "erase",
+        what: "erasing a subject with many records, beside one with a single record",
+        servers: &["redis", "postgres"],
+        starts: None,
+        program: MAIN,
+    },
+    Bench {
         name: "telemetry",
         what: "the sidecar with metrics and log lines, beside without",
         servers: &[],

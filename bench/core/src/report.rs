@@ -7,8 +7,26 @@ use anyhow::Context as _;
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use serde::Serialize;
 
+/// The 95 % interval of a ratio.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Interval {
+    /// The lower end.
+    pub low: f64,
+    /// The upper end.
+    pub high: f64,
+}
+
+/// Processor time of an operation, in microseconds.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Cpu {
+    /// Of the process that measures.
+    pub client: f64,
+    /// Of the server, where it is on this machine.
+    pub server: Option<f64>,
+}
+
 /// One figure, with the bare thing beside it.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// What was measured.
     pub name: String,
@@ -20,6 +38,12 @@ pub struct Row {
     pub bare: f64,
     /// Ours over the other's.
     pub ratio: f64,
+    /// The interval of the ratio, where pairs were measured.
+    pub interval: Option<Interval>,
+    /// Processor time of ours, where it was measured.
+    pub ours_cpu: Option<Cpu>,
+    /// Processor time of the bare alternative.
+    pub bare_cpu: Option<Cpu>,
     /// Which side of the target is good.
     pub bound: &'static str,
     /// The bound on the ratio, where there is one.
@@ -71,6 +95,33 @@ impl Row {
         }
     }
 
+    /// The same row with a ratio of pairs and its interval. The target is met if the whole interval
+    /// is on its good side.
+    #[must_use]
+    pub fn with_interval(self, ratio: f64, interval: Interval) -> Self {
+        let worst = match self.bound {
+            "≤" => interval.high,
+            _ => interval.low,
+        };
+        let met = self.clone().with_ratio(worst).met;
+        Self {
+            met,
+            ratio,
+            interval: Some(interval),
+            ..self
+        }
+    }
+
+    /// The same row with the processor time of both sides.
+    #[must_use]
+    pub fn with_cpu(self, ours: Cpu, bare: Cpu) -> Self {
+        Self {
+            ours_cpu: Some(ours),
+            bare_cpu: Some(bare),
+            ..self
+        }
+    }
+
     fn new(
         name: impl Into<String>,
         unit: &'static str,
@@ -85,6 +136,9 @@ impl Row {
             ours,
             bare,
             ratio: ours / bare,
+            interval: None,
+            ours_cpu: None,
+            bare_cpu: None,
             bound,
             target,
             met: None,
@@ -92,14 +146,35 @@ impl Row {
     }
 }
 
-/// Prints the rows and writes `target/xtask/bench-NAME.json`.
+/// Prints the rows and writes `target/xtask/bench-NAME.json`. Processor time is that of the client's
+/// process, then of the server's.
 ///
 /// # Errors
 /// Where the file can't be written.
 pub fn publish(name: &str, rows: &[Row]) -> anyhow::Result<()> {
     let mut table = Table::new();
     table.load_style(presets::UTF8_FULL_CONDENSED);
-    table.set_header(["", "ours", "bare", "ratio", "target", "met"]);
+    table.set_header([
+        "",
+        "ours",
+        "bare",
+        "ratio",
+        "CPU-µs: ours",
+        "bare",
+        "target",
+        "met",
+    ]);
+    let cpu = |cpu: Option<Cpu>| match cpu {
+        None => String::new(),
+        Some(Cpu {
+            client,
+            server: None,
+        }) => format!("{client:.0}"),
+        Some(Cpu {
+            client,
+            server: Some(server),
+        }) => format!("{client:.0} + {server:.0}"),
+    };
     for row in rows {
         let number = |value: f64| format!("{value:.1} {}", row.unit);
         let met = row.met.map_or("", |met| if met { "yes" } else { "no" });
@@ -107,7 +182,12 @@ pub fn publish(name: &str, rows: &[Row]) -> anyhow::Result<()> {
             row.name.clone(),
             number(row.ours),
             number(row.bare),
-            format!("{:.2}", row.ratio),
+            match row.interval {
+                None => format!("{:.2}", row.ratio),
+                Some(Interval { low, high }) => format!("{:.2} [{low:.2}, {high:.2}]", row.ratio),
+            },
+            cpu(row.ours_cpu),
+            cpu(row.bare_cpu),
             row.target
                 .map_or(String::new(), |target| format!("{} {target}", row.bound)),
             met.to_owned(),

@@ -8,26 +8,18 @@ mod redis;
 mod sizes;
 mod sql;
 mod sqlite;
+pub(crate) mod whole;
 
 use std::future::Future;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
 
-use semel::core::clock::SystemTime;
 use semel::core::{Answer, Claim, ClaimTerms, CrashPolicy, Identity, Namespace, Settlement, Token};
 
 use semel_bench_core::ops::{ANSWER_BYTES, claim};
-use semel_bench_core::report::{Row, median, publish};
+use semel_bench_core::report::{Row, publish};
 
-/// Callers at the same time.
-const CALLERS: usize = 64;
-/// How long one turn takes, and how many turns each side gets. Short, so that whatever else the
-/// machine does falls on both sides of a pair alike.
-const TURN: Duration = Duration::from_millis(100);
-const TURNS: usize = 60;
-/// Turns that don't count.
-const WARM_UP: usize = 20;
+use crate::turns::{CALLERS, Setup};
 
 /// How long both sides keep a key.
 const RETENTION: Duration = Duration::from_secs(60);
@@ -102,8 +94,7 @@ fn bytes_row(name: &str, ours: f64, bare: f64) -> Row {
     )
 }
 
-/// Operations a second of `ours` and of `bare`, taking turns: the medians, and the median of the
-/// pairs' ratios.
+/// Operations a second of `ours` and of `bare`, taking turns.
 pub(crate) async fn compare<A, B, FutA, FutB>(
     name: String,
     target: Option<f64>,
@@ -116,47 +107,5 @@ where
     FutA: Future<Output = anyhow::Result<()>> + Send,
     FutB: Future<Output = anyhow::Result<()>> + Send,
 {
-    eprintln!("measuring: {name}");
-    let (ours, bare, next) = (Arc::new(ours), Arc::new(bare), Arc::new(AtomicU64::new(0)));
-    let (mut ours_rates, mut bare_rates) = (Vec::new(), Vec::new());
-    // Connections are made, statements prepared and plans chosen before anything counts.
-    for _ in 0..WARM_UP {
-        turn(&ours, &next).await?;
-        turn(&bare, &next).await?;
-    }
-    for _ in 0..TURNS {
-        ours_rates.push(turn(&ours, &next).await?);
-        bare_rates.push(turn(&bare, &next).await?);
-    }
-    let pairs = ours_rates.iter().zip(&bare_rates);
-    let ratio = median(pairs.map(|(ours, bare)| ours / bare).collect());
-    let row = Row::at_least(name, "/s", median(ours_rates), median(bare_rates), target);
-    Ok(row.with_ratio(ratio))
-}
-
-async fn turn<F, Fut>(operation: &Arc<F>, next: &Arc<AtomicU64>) -> anyhow::Result<f64>
-where
-    F: Fn(u64) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = anyhow::Result<()>> + Send,
-{
-    let clock = SystemTime::default();
-    let began = clock.now();
-    let callers: Vec<_> = (0..CALLERS)
-        .map(|_| {
-            let (operation, next) = (Arc::clone(operation), Arc::clone(next));
-            tokio::spawn(async move {
-                let mut done = 0_u64;
-                while clock.now().since(began) < TURN {
-                    operation(next.fetch_add(1, Ordering::Relaxed)).await?;
-                    done += 1;
-                }
-                anyhow::Ok(done)
-            })
-        })
-        .collect();
-    let mut done = 0;
-    for caller in callers {
-        done += caller.await??;
-    }
-    Ok(done as f64 / clock.now().since(began).as_secs_f64())
+    Setup::default().compare(name, target, ours, bare).await
 }

@@ -11,6 +11,7 @@ use sqlx::{AssertSqlSafe, Row as _};
 
 use super::sql::{busy, fresh_run, id, packed, replay};
 use super::{CALLERS, asked, bytes_row, compare};
+use crate::turns::Setup;
 use semel_bench_core::ops::ANSWER_BYTES;
 use semel_bench_core::report::Row;
 
@@ -69,7 +70,8 @@ pub(super) async fn rows() -> anyhow::Result<Vec<Row>> {
     );
     sqlx::raw_sql(AssertSqlSafe(tables)).execute(&pool).await?;
     let rows = vec![
-        fresh(&store, &pool).await?,
+        fresh(1, &store, &pool).await?,
+        fresh(CALLERS, &store, &pool).await?,
         replayed(&store, &pool).await?,
         contended(&store, &pool).await?,
         transactional(&database.url, &pool).await?,
@@ -82,13 +84,13 @@ pub(super) async fn rows() -> anyhow::Result<Vec<Row>> {
 }
 
 /// Claim and settle, against `INSERT` and `UPDATE` by primary key of the same bytes.
-async fn fresh(store: &Arc<MySqlStore>, pool: &MySqlPool) -> anyhow::Result<Row> {
+async fn fresh(callers: usize, store: &Arc<MySqlStore>, pool: &MySqlPool) -> anyhow::Result<Row> {
     let run = tokio_env().entropy.next_u128();
     let (running, done) = packed(&**store, &asked(run, u64::MAX)).await?;
     let (store, pool) = (Arc::clone(store), pool.clone());
-    let row = compare(
-        "MariaDB: fresh".to_owned(),
-        Some(0.85),
+    let row = Setup::default().with_callers(callers).compare(
+        format!("MariaDB: fresh, callers: {callers}"),
+        (callers == CALLERS).then_some(1.3),
         move |i| fresh_run(Arc::clone(&store), asked(run, i)),
         move |i| bare_writes(pool.clone(), id(run, i), running.clone(), done.clone()),
     );

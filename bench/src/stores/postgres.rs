@@ -10,7 +10,8 @@ use sqlx::postgres::{PgPool, PgPoolOptions};
 use sqlx::types::Uuid;
 use sqlx::{AssertSqlSafe, Row as _};
 
-use super::{CALLERS, asked, bytes_row, compare, completed};
+use super::{CALLERS, asked, bytes_row, completed, whole};
+use crate::turns::Setup;
 use semel_bench_core::ops::ANSWER_BYTES;
 use semel_bench_core::report::Row;
 
@@ -69,6 +70,7 @@ impl Database {
 pub(super) async fn rows(only: &str) -> anyhow::Result<Vec<Row>> {
     let database = Database::make("stores").await?;
     let (store, pool) = (database.store().await?, database.pool().await?);
+    let server = Setup::of_server(process(&pool).await?);
     let tables = format!(
         "CREATE TABLE bare (id uuid PRIMARY KEY, body bytea NOT NULL); \
          CREATE TABLE answers (id uuid PRIMARY KEY, body bytea NOT NULL); \
@@ -80,16 +82,20 @@ pub(super) async fn rows(only: &str) -> anyhow::Result<Vec<Row>> {
     let wanted = |row: &str| row.starts_with(only);
     let mut rows = Vec::new();
     if wanted("fresh") {
-        rows.push(fresh(&store, &pool).await?);
+        for callers in [1, CALLERS] {
+            rows.push(fresh(server.with_callers(callers), &store, &pool).await?);
+        }
+        rows.push(whole_run(server, &database.url, &pool).await?);
+        rows.push(whole::encryption_row("PostgreSQL", &database.url, server).await?);
     }
     if wanted("replay") {
-        rows.push(replay(&store, &pool).await?);
+        rows.push(replay(server, &store, &pool).await?);
     }
     if wanted("contended") {
-        rows.push(contended(&store, &pool).await?);
+        rows.push(contended(server, &store, &pool).await?);
     }
     if wanted("transactional") {
-        rows.push(transactional(&database.url, &pool).await?);
+        rows.push(transactional(server, &database.url, &pool).await?);
     }
     if wanted("bytes") {
         rows.push(bytes(&store, &pool).await?);
@@ -101,17 +107,57 @@ pub(super) async fn rows(only: &str) -> anyhow::Result<Vec<Row>> {
 }
 
 /// Claim and settle, against `INSERT` and `UPDATE` by primary key of the same bytes.
-async fn fresh(store: &Arc<PostgresStore>, pool: &PgPool) -> anyhow::Result<Row> {
+async fn fresh(setup: Setup, store: &Arc<PostgresStore>, pool: &PgPool) -> anyhow::Result<Row> {
     let run = tokio_env().entropy.next_u128();
     let (running, done) = packed(store, &asked(run, u64::MAX)).await?;
     let (store, pool) = (Arc::clone(store), pool.clone());
-    let row = compare(
-        "PostgreSQL: fresh".to_owned(),
-        Some(0.90),
+    // A lone caller has a round trip more work than the bare side; many share their commits.
+    let target = if setup.callers == 1 { 0.90 } else { 1.5 };
+    let row = setup.compare(
+        format!("PostgreSQL: fresh, callers: {}", setup.callers),
+        Some(target),
         move |i| fresh_run(Arc::clone(&store), asked(run, i)),
         move |i| bare_writes(pool.clone(), id(run, i), running.clone(), done.clone()),
     );
     row.await
+}
+
+/// A whole run of the engine, against the same bare writes.
+async fn whole_run(setup: Setup, url: &str, pool: &PgPool) -> anyhow::Result<Row> {
+    let run = tokio_env().entropy.next_u128();
+    let url = format!("{url}?max_connections={CONNECTIONS}");
+    let (semel, pool) = (whole::plain(&url).await?, pool.clone());
+    let bytes = vec![7_u8; ANSWER_BYTES + 140];
+    let row = setup.compare(
+        "PostgreSQL: a whole run of the engine".to_owned(),
+        None,
+        move |i| whole::run(semel.clone(), run, i),
+        move |i| {
+            bare_writes(
+                pool.clone(),
+                id(run, i),
+                bytes[..140].to_vec(),
+                bytes.clone(),
+            )
+        },
+    );
+    row.await
+}
+
+/// The server's first process, whose children serve the connections.
+async fn process(pool: &PgPool) -> anyhow::Result<u32> {
+    let backend: i32 = sqlx::query_scalar("SELECT pg_backend_pid()")
+        .fetch_one(pool)
+        .await?;
+    let stat = std::fs::read_to_string(format!("/proc/{backend}/stat"))?;
+    let (_, after_name) = stat
+        .rsplit_once(") ")
+        .context("the state follows the name")?;
+    Ok(after_name
+        .split(' ')
+        .nth(1)
+        .context("the parent")?
+        .parse()?)
 }
 
 async fn fresh_run(store: Arc<PostgresStore>, ask: Claim) -> anyhow::Result<()> {
@@ -152,7 +198,7 @@ async fn packed(store: &PostgresStore, ask: &Claim) -> anyhow::Result<(Vec<u8>, 
 }
 
 /// A claim that replays, against `SELECT` by primary key.
-async fn replay(store: &Arc<PostgresStore>, pool: &PgPool) -> anyhow::Result<Row> {
+async fn replay(setup: Setup, store: &Arc<PostgresStore>, pool: &PgPool) -> anyhow::Result<Row> {
     let run = tokio_env().entropy.next_u128();
     let (_, done) = packed(store, &asked(run, 0)).await?;
     bare_writes(pool.clone(), id(run, 0), Vec::new(), done).await?;
@@ -182,18 +228,19 @@ async fn replay(store: &Arc<PostgresStore>, pool: &PgPool) -> anyhow::Result<Row
             Ok(())
         }
     };
-    compare(
-        "PostgreSQL: replay to a caller that says a retry".to_owned(),
-        None,
-        ours,
-        bare,
-    )
-    .await
+    setup
+        .compare(
+            "PostgreSQL: replay to a caller that says a retry".to_owned(),
+            None,
+            ours,
+            bare,
+        )
+        .await
 }
 
 /// Everybody claims one key that is running, against an `INSERT` that loses and a `SELECT` of the
 /// winner.
-async fn contended(store: &Arc<PostgresStore>, pool: &PgPool) -> anyhow::Result<Row> {
+async fn contended(setup: Setup, store: &Arc<PostgresStore>, pool: &PgPool) -> anyhow::Result<Row> {
     let run = tokio_env().entropy.next_u128();
     ensure!(matches!(
         store.claim(&asked(run, 0)).await?,
@@ -223,17 +270,18 @@ async fn contended(store: &Arc<PostgresStore>, pool: &PgPool) -> anyhow::Result<
             Ok(())
         }
     };
-    compare(
-        format!("PostgreSQL: contended, {CALLERS} callers, one key"),
-        None,
-        ours,
-        bare,
-    )
-    .await
+    setup
+        .compare(
+            format!("PostgreSQL: contended, {CALLERS} callers, one key"),
+            None,
+            ours,
+            bare,
+        )
+        .await
 }
 
 /// A transfer with its record in the same transaction, against the transfer alone.
-async fn transactional(url: &str, pool: &PgPool) -> anyhow::Result<Row> {
+async fn transactional(setup: Setup, url: &str, pool: &PgPool) -> anyhow::Result<Row> {
     let semel = Semel::open(&format!("{url}?max_connections=4")).await?;
     let run = format!("{:032x}", tokio_env().entropy.next_u128());
     let (ours_pool, bare_pool) = (pool.clone(), pool.clone());
@@ -257,13 +305,14 @@ async fn transactional(url: &str, pool: &PgPool) -> anyhow::Result<Row> {
             Ok(tx.commit().await?)
         }
     };
-    compare(
-        "PostgreSQL: transactional".to_owned(),
-        Some(0.80),
-        ours,
-        bare,
-    )
-    .await
+    setup
+        .compare(
+            "PostgreSQL: transactional".to_owned(),
+            Some(0.80),
+            ours,
+            bare,
+        )
+        .await
 }
 
 /// A small business transaction: look, take, give, note.

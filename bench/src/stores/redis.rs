@@ -9,7 +9,8 @@ use semel::core::{Claim, Claimed, Settled, Store};
 use semel::tokio_env;
 use semel_stores::redis::RedisStore;
 
-use super::{CALLERS, RETENTION, asked, bytes_row, compare, completed};
+use super::{CALLERS, RETENTION, asked, bytes_row, completed, whole};
+use crate::turns::Setup;
 use semel_bench_core::ops::ANSWER_BYTES;
 use semel_bench_core::report::Row;
 
@@ -29,15 +30,29 @@ pub(super) async fn rows(name: &str, variable: &str, fresh: f64) -> anyhow::Resu
     let (running, completed) = packed(&store, &ask(u64::MAX)).await?;
     let mut rows = Vec::new();
 
-    let (ours_store, ours_ask) = (Arc::clone(&store), ask);
-    let (bare_link, sizes) = (bare.clone(), (running, completed));
-    let row = compare(
-        format!("{name}: fresh"),
-        Some(fresh),
-        move |i| fresh_run(Arc::clone(&ours_store), ours_ask(i)),
-        move |i| bare_writes(bare_link.clone(), run, i, sizes.clone()),
+    let server = Setup::of_server(process(bare.clone()).await?);
+    let sizes = (running, completed);
+    for callers in [1, CALLERS] {
+        // The two sides' keys differ from those of the round before.
+        let run = run ^ ((callers as u128) << 64);
+        let (ours_store, bare_link, sizes) = (Arc::clone(&store), bare.clone(), sizes.clone());
+        let row = server.with_callers(callers).compare(
+            format!("{name}: fresh, callers: {callers}"),
+            (callers == CALLERS).then_some(fresh),
+            move |i| fresh_run(Arc::clone(&ours_store), asked(run, i)),
+            move |i| bare_writes(bare_link.clone(), run, i, sizes.clone()),
+        );
+        rows.push(row.await?);
+    }
+    let (semel, bare_link) = (whole::plain(&url).await?, bare.clone());
+    let row = server.compare(
+        format!("{name}: a whole run of the engine"),
+        None,
+        move |i| whole::run(semel.clone(), run, i),
+        move |i| bare_writes(bare_link.clone(), run ^ (1 << 96), i, sizes.clone()),
     );
     rows.push(row.await?);
+    rows.push(whole::encryption_row(name, &url, server).await?);
 
     let same = packed(&store, &ask(u64::MAX - 1)).await?;
     bare_writes(bare.clone(), run, u64::MAX, same).await?;
@@ -47,7 +62,7 @@ pub(super) async fn rows(name: &str, variable: &str, fresh: f64) -> anyhow::Resu
             retry,
             ..ask(u64::MAX)
         };
-        let row = compare(
+        let row = server.compare(
             format!("{name}: replay to a caller that says {says}"),
             target,
             move |_| replay(Arc::clone(&ours_store), ask.clone()),
@@ -59,7 +74,7 @@ pub(super) async fn rows(name: &str, variable: &str, fresh: f64) -> anyhow::Resu
     let (held, bare_link) = (ask(u64::MAX - 2), bare.clone());
     ensure!(matches!(store.claim(&held).await?, Claimed::Won(_)));
     let ours_store = Arc::clone(&store);
-    let row = compare(
+    let row = server.compare(
         format!("{name}: contended, {CALLERS} callers, one key"),
         None,
         move |i| busy(Arc::clone(&ours_store), held.clone(), i),
@@ -68,6 +83,18 @@ pub(super) async fn rows(name: &str, variable: &str, fresh: f64) -> anyhow::Resu
     rows.push(row.await?);
     rows.push(bytes(name, bare, run).await?);
     Ok(rows)
+}
+
+/// The server's process.
+async fn process(mut link: MultiplexedConnection) -> anyhow::Result<u32> {
+    let info: String = redis::cmd("INFO")
+        .arg("server")
+        .query_async(&mut link)
+        .await?;
+    let line = info
+        .lines()
+        .find_map(|line| line.strip_prefix("process_id:"));
+    Ok(line.context("INFO names the process")?.trim().parse()?)
 }
 
 /// A claim that finds another running.
