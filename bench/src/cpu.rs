@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::Context as _;
 use semel_bench_core::report::{Row, median};
 
-use crate::turns::interval;
+use crate::interval::interval;
 
 /// Operations of a turn, and concurrent callers.
 const OPERATIONS: u64 = 2_000;

@@ -6,6 +6,7 @@
 mod cpu;
 mod erase;
 mod flood;
+mod interval;
 mod jobs;
 mod latency;
 mod mcp;

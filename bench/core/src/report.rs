@@ -146,8 +146,8 @@ impl Row {
     }
 }
 
-/// Prints the rows and writes `target/xtask/bench-NAME.json`. Processor time is that of the client's
-/// process, then of the server's.
+/// Prints the rows and writes `target/xtask/bench-NAME.json`. Processor time is that of the
+/// client's process, then of the server's.
 ///
 /// # Errors
 /// Where the file can't be written.

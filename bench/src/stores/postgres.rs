@@ -82,11 +82,7 @@ pub(super) async fn rows(only: &str) -> anyhow::Result<Vec<Row>> {
     let wanted = |row: &str| row.starts_with(only);
     let mut rows = Vec::new();
     if wanted("fresh") {
-        for callers in [1, CALLERS] {
-            rows.push(fresh(server.with_callers(callers), &store, &pool).await?);
-        }
-        rows.push(whole_run(server, &database.url, &pool).await?);
-        rows.push(whole::encryption_row("PostgreSQL", &database.url, server).await?);
+        rows.extend(fresh_rows(server, &database.url, &store, &pool).await?);
     }
     if wanted("replay") {
         rows.push(replay(server, &store, &pool).await?);
@@ -104,6 +100,20 @@ pub(super) async fn rows(only: &str) -> anyhow::Result<Vec<Row>> {
     drop(store);
     database.discard().await?;
     Ok(rows)
+}
+
+async fn fresh_rows(
+    server: Setup,
+    url: &str,
+    store: &Arc<PostgresStore>,
+    pool: &PgPool,
+) -> anyhow::Result<Vec<Row>> {
+    Ok(vec![
+        fresh(server.with_callers(1), store, pool).await?,
+        fresh(server, store, pool).await?,
+        whole_run(server, url, pool).await?,
+        whole::encryption_row("PostgreSQL", url, server).await?,
+    ])
 }
 
 /// Claim and settle, against `INSERT` and `UPDATE` by primary key of the same bytes.
