@@ -4,6 +4,8 @@
 //! An event names a key by its namespace, its first characters and its hash. It never contains the
 //! whole key or a payload.
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::claim::Mismatch;
@@ -497,6 +499,40 @@ pub trait Observer: Send + Sync + 'static {
     /// the engine is made.
     fn wants_times(&self) -> bool {
         true
+    }
+}
+
+/// Several observers, which get each event in order.
+#[derive(Clone)]
+pub struct ObserverList(Vec<Arc<dyn Observer>>);
+
+impl ObserverList {
+    /// Makes one observer of several.
+    #[must_use]
+    pub const fn new(observers: Vec<Arc<dyn Observer>>) -> Self {
+        Self(observers)
+    }
+}
+
+impl fmt::Debug for ObserverList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ObserverList({})", self.0.len())
+    }
+}
+
+impl Observer for ObserverList {
+    fn observe(&self, event: &Event<'_>) {
+        for observer in &self.0 {
+            observer.observe(event);
+        }
+    }
+
+    fn wants_events(&self) -> bool {
+        self.0.iter().any(|observer| observer.wants_events())
+    }
+
+    fn wants_times(&self) -> bool {
+        self.0.iter().any(|observer| observer.wants_times())
     }
 }
 

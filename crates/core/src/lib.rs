@@ -42,6 +42,8 @@ pub mod record;
 pub mod secret;
 pub mod store;
 mod sync;
+#[doc(hidden)]
+pub mod time;
 pub mod wake;
 
 pub use canonical::{CanonicalError, CanonicalErrorKind, canonicalize};

@@ -1,6 +1,8 @@
-//! Timestamps as text.
+//! Times and durations in texts, for our own crates.
 
-use semel_core::Timestamp;
+use std::time::Duration;
+
+use crate::Timestamp;
 
 /// RFC 3339 in UTC, to the second: `2026-11-15T05:00:00Z`. That form ends with the year 9999.
 #[must_use]
@@ -25,6 +27,20 @@ pub fn rfc3339(at: Timestamp) -> String {
         text[at + 1] = digit(number);
     }
     String::from_utf8_lossy(&text).into_owned()
+}
+
+/// RFC 3339 in UTC, with milliseconds.
+#[must_use]
+pub fn rfc3339_millis(at: Timestamp) -> String {
+    let whole = rfc3339(at);
+    let millis = at.as_micros() / 1000 % 1000;
+    format!("{}.{millis:03}Z", whole.trim_end_matches('Z'))
+}
+
+/// A duration in whole milliseconds.
+#[must_use]
+pub fn to_millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The last decimal digit of a number, in ASCII.

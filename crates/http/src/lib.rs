@@ -48,7 +48,6 @@ mod route;
 mod routing;
 mod rules;
 mod service;
-mod time;
 mod webhook;
 
 pub use body::{Body, BodyRoom, BoxError, TakeBytes};
@@ -71,8 +70,8 @@ pub use reading::has_dot_segments;
 pub use reply::{IDEMPOTENT_NOT_KEPT, IDEMPOTENT_REPLAYED, X_ORIGINAL_REQUEST_TIME};
 pub use route::{BodyLimits, KEPT_HEADERS, Route};
 pub use rules::X_IDEMPOTENCY_TTL;
+pub use semel_core::time::rfc3339;
 pub use service::{IdempotencyService, X_REQUEST_ID};
-pub use time::rfc3339;
 pub use webhook::webhook;
 #[cfg(feature = "webhook")]
 pub use webhook::{StandardWebhooks, WebhookSecretError};

@@ -18,9 +18,9 @@ use crate::lease::{EffectOutcome, HandlerLease};
 use crate::paths::redacted;
 use crate::problem::{NO_STORE, PROBLEM_JSON, ProblemDetails, render};
 use crate::profile::Meaning;
+use crate::rfc3339;
 use crate::routing::LayerState;
 use crate::rules::Rules;
-use crate::time;
 
 /// Marks a response as a replay.
 pub const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
@@ -305,7 +305,7 @@ pub(crate) fn replay(
         headers.insert(IDEMPOTENT_NOT_KEPT, HeaderValue::from_static(missing));
     }
     headers.insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
-    let at = time::rfc3339(replayed.replay.requested_at);
+    let at = rfc3339(replayed.replay.requested_at);
     if let Ok(at) = HeaderValue::from_str(&at) {
         headers.insert(X_ORIGINAL_REQUEST_TIME, at);
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use semel_core::canary;
 use semel_core::engine::{Engine, EngineConfig};
-use semel_core::event::{NoopObserver, Observer, Step};
+use semel_core::event::{NoopObserver, Observer, ObserverList, Step};
 use semel_core::policy::Policy;
 use semel_core::{Env, KeyRules, Namespace, Secret, StoreAdmin};
 use semel_stores::compressed::CompressedStore;
@@ -233,7 +233,7 @@ pub struct Builder {
     config: EngineConfig,
     key_rules: KeyRules,
     secret: Secret,
-    observer: Arc<dyn Observer>,
+    observers: Vec<Arc<dyn Observer>>,
     env: Option<Env>,
     tool: bool,
     encryption: Option<Encryption>,
@@ -250,7 +250,7 @@ impl Default for Builder {
             config: EngineConfig::default(),
             key_rules: KeyRules::default(),
             secret: Secret::none(),
-            observer: Arc::new(NoopObserver),
+            observers: Vec::new(),
             env: None,
             tool: false,
             encryption: None,
@@ -293,9 +293,9 @@ impl Builder {
         self
     }
 
-    /// The observer that gets all events.
+    /// An observer that gets all events. Each call adds one.
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
-        self.observer = observer;
+        self.observers.push(observer);
         self
     }
 
@@ -356,7 +356,7 @@ impl Builder {
         self.on(store.into(), env).await
     }
 
-    async fn on(self, mut opened: OpenedStore, env: Env) -> Result<Semel, OpenError> {
+    async fn on(mut self, mut opened: OpenedStore, env: Env) -> Result<Semel, OpenError> {
         let bare = Arc::clone(&opened.store);
         let (wrapped, data) = self.wrapped(opened, &env).await?;
         opened = wrapped;
@@ -389,7 +389,14 @@ impl Builder {
             keys.check(self.tool).await?;
         }
         let sweeping = env.clone();
-        let engine = Engine::with(store.clone(), env, self.secret, self.config, self.observer);
+        let observer: Arc<dyn Observer> = match self.observers.len() {
+            0 | 1 => self
+                .observers
+                .pop()
+                .unwrap_or_else(|| Arc::new(NoopObserver)),
+            _ => Arc::new(ObserverList::new(self.observers)),
+        };
+        let engine = Engine::with(store.clone(), env, self.secret, self.config, observer);
         let shared = Shared {
             engine,
             store,

@@ -33,7 +33,6 @@ pub mod health;
 mod help;
 mod identity;
 pub mod jobs;
-mod labels;
 mod limits;
 mod listener;
 pub mod live;

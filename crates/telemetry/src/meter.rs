@@ -1,30 +1,34 @@
-//! [`Meter`]: the observer that derives metrics from the engine's events.
+//! [`Meter`]: the observer that derives metrics from events of the engine.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use metrics::{Counter, Histogram, Recorder as _};
-use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
-use semel::core::Code;
-
-use semel_core::Fingerprint;
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use semel_core::event::{BreakerState, Ending, Event, Observer, Step, StoreCall};
+use semel_core::{Code, Fingerprint};
 
-use super::refused_payloads::RefusedPayloads;
-use super::series::{OTHER, Registry, Series, SeriesLabels};
-use super::table::{self as t, MetricKind};
-use crate::config;
+use crate::TelemetryConfig;
+use crate::labels::OTHER;
+use crate::refused_payloads::RefusedPayloads;
+use crate::series::{Registry, Series, SeriesLabels};
+use crate::table::{self as t, MetricKind};
 
 /// The maximum length of a label value that a caller may choose.
 const MAX_LABEL_BYTES: usize = 128;
 
-/// Derives metrics from events.
-pub(super) struct Meter {
-    pub(super) registry: Registry,
-    pub(super) handle: PrometheusHandle,
-    pub(super) backend: &'static str,
+/// After how many requests recorded durations are moved into their buckets, also if nobody reads
+/// the metrics. Until then each takes memory.
+const UPKEEP_EVERY: u32 = 8_192;
+
+/// Derives Prometheus metrics from events. [`table::ALL`](t::ALL) lists them.
+pub struct Meter {
+    registry: Registry,
+    handle: PrometheusHandle,
+    backend: &'static str,
     series: ArcSwap<HashMap<String, Arc<Series>>>,
     max_scopes: usize,
     by_tenant: bool,
@@ -32,6 +36,7 @@ pub(super) struct Meter {
     breaker: [Counter; 3],
     not_asked: Counter,
     refused: RefusedPayloads,
+    answered: AtomicU32,
 }
 
 /// The metrics of one kind of store call.
@@ -42,16 +47,11 @@ struct StoreCallMetrics {
 }
 
 impl Meter {
-    pub(super) fn new(config: &config::Metrics, backend: &'static str) -> Result<Self, BuildError> {
-        let mut builder = PrometheusBuilder::new();
-        for metric in t::ALL
-            .iter()
-            .filter(|metric| metric.kind == MetricKind::Histogram)
-        {
-            let name = Matcher::Full(metric.name.to_owned());
-            builder = builder.set_buckets_for_metric(name, metric.buckets)?;
-        }
-        let recorder = builder.build_recorder();
+    /// Creates the observer, with its metrics at zero.
+    #[must_use]
+    pub fn new(config: &TelemetryConfig) -> Self {
+        let backend = config.backend;
+        let recorder = builder().build_recorder();
         for metric in t::ALL {
             let (name, help) = (metric.name.into(), metric.help.into());
             match metric.kind {
@@ -66,7 +66,7 @@ impl Meter {
         registry
             .gauge(&t::BUILD, &[("version", env!("CARGO_PKG_VERSION"))])
             .set(1.0);
-        Ok(Self {
+        Self {
             calls: StoreCall::ALL
                 .iter()
                 .map(|call| StoreCallMetrics::new(&registry, backend, call.as_str()))
@@ -88,7 +88,28 @@ impl Meter {
             max_scopes: config.max_scopes,
             by_tenant: config.by_tenant,
             refused: RefusedPayloads::default(),
-        })
+            answered: AtomicU32::new(0),
+        }
+    }
+
+    /// All metrics in the text format of Prometheus.
+    #[must_use]
+    pub fn render(&self) -> String {
+        self.handle.render()
+    }
+
+    /// Where other metrics of [`table`](crate::table) are set.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// The kind of store, a label of the store's metrics.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn backend(&self) -> &'static str {
+        self.backend
     }
 
     /// The series of an event's scope and operation, created if it is new.
@@ -156,6 +177,9 @@ impl Meter {
         fingerprint: Fingerprint,
         took: Duration,
     ) {
+        if self.answered.fetch_add(1, Ordering::Relaxed) % UPKEEP_EVERY == UPKEEP_EVERY - 1 {
+            self.handle.run_upkeep();
+        }
         series.request(how).increment(1);
         series.request_seconds(how).record(took);
         match how {
@@ -275,5 +299,23 @@ impl StoreCallMetrics {
             failed: registry.counter(&t::STORE_CALLS, &with("error")),
             seconds: registry.histogram(&t::STORE_SECONDS, &of),
         }
+    }
+}
+
+/// The buckets of every histogram.
+fn builder() -> PrometheusBuilder {
+    let histograms = t::ALL.iter();
+    let histograms = histograms.filter(|metric| metric.kind == MetricKind::Histogram);
+    histograms.fold(PrometheusBuilder::new(), |builder, metric| {
+        let name = Matcher::Full(metric.name.to_owned());
+        // It refuses an empty list only, which a test of the table rules out.
+        let with_buckets = builder.set_buckets_for_metric(name, metric.buckets);
+        with_buckets.unwrap_or_else(|_| PrometheusBuilder::new())
+    })
+}
+
+impl std::fmt::Debug for Meter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Meter({})", self.backend)
     }
 }

@@ -11,14 +11,14 @@ const MAX_PAYLOADS: usize = 1024;
 
 /// The last payloads that were refused because their key was used with another payload.
 #[derive(Default)]
-pub(super) struct RefusedPayloads {
+pub(crate) struct RefusedPayloads {
     // Without any conflict, requests take no lock.
     any: AtomicBool,
     last: Mutex<(VecDeque<Fingerprint>, HashSet<Fingerprint>)>,
 }
 
 impl RefusedPayloads {
-    pub(super) fn insert(&self, fingerprint: Fingerprint) {
+    pub(crate) fn insert(&self, fingerprint: Fingerprint) {
         let (order, known) = &mut *self.last.lock();
         if !known.insert(fingerprint) {
             return;
@@ -33,7 +33,7 @@ impl RefusedPayloads {
     }
 
     /// Removes a payload, and returns whether it was refused before.
-    pub(super) fn take(&self, fingerprint: Fingerprint) -> bool {
+    pub(crate) fn take(&self, fingerprint: Fingerprint) -> bool {
         self.any.load(Ordering::Relaxed) && self.last.lock().1.remove(&fingerprint)
     }
 }

@@ -5,13 +5,11 @@ use metrics_exporter_prometheus::PrometheusRecorder;
 use semel_core::State;
 use semel_core::event::{BusyReason, Ending, VerdictKind};
 
-use super::table::{self as t, Metric};
-
-/// The label of scopes over the limit.
-pub(super) const OTHER: &str = "other";
+use crate::labels::{OTHER, outcome};
+use crate::table::{self as t, Metric};
 
 /// The labels of outcomes. Other outcomes are counted as the last one.
-pub(super) const OUTCOMES: [&str; 15] = [
+pub(crate) const OUTCOMES: [&str; 15] = [
     "ran",
     "handed_out",
     "replayed",
@@ -30,8 +28,8 @@ pub(super) const OUTCOMES: [&str; 15] = [
 ];
 
 /// Registers the metrics of the table.
-pub(super) struct Registry {
-    pub(super) recorder: PrometheusRecorder,
+pub struct Registry {
+    pub(crate) recorder: PrometheusRecorder,
 }
 
 /// The key of a metric with its labels, in the order of the table.
@@ -55,17 +53,19 @@ fn metric_key(metric: &Metric, labels: &[(&'static str, &str)]) -> Key {
 const METADATA: Metadata<'static> = Metadata::new("semel", Level::INFO, None);
 
 impl Registry {
-    pub(super) fn counter(&self, metric: &Metric, labels: &[(&'static str, &str)]) -> Counter {
+    /// A counter with these labels.
+    pub fn counter(&self, metric: &Metric, labels: &[(&'static str, &str)]) -> Counter {
         self.recorder
             .register_counter(&metric_key(metric, labels), &METADATA)
     }
 
-    pub(super) fn gauge(&self, metric: &Metric, labels: &[(&'static str, &str)]) -> metrics::Gauge {
+    /// A gauge with these labels.
+    pub fn gauge(&self, metric: &Metric, labels: &[(&'static str, &str)]) -> metrics::Gauge {
         self.recorder
             .register_gauge(&metric_key(metric, labels), &METADATA)
     }
 
-    pub(super) fn histogram(&self, metric: &Metric, labels: &[(&'static str, &str)]) -> Histogram {
+    pub(crate) fn histogram(&self, metric: &Metric, labels: &[(&'static str, &str)]) -> Histogram {
         self.recorder
             .register_histogram(&metric_key(metric, labels), &METADATA)
     }
@@ -73,14 +73,14 @@ impl Registry {
 
 /// The labels of a series: a scope, an operation and, with `metrics.by_tenant`, a tenant.
 #[derive(Clone, Debug)]
-pub(super) struct SeriesLabels {
-    pub(super) scope: String,
-    pub(super) operation: String,
-    pub(super) tenant: Option<String>,
+pub(crate) struct SeriesLabels {
+    pub(crate) scope: String,
+    pub(crate) operation: String,
+    pub(crate) tenant: Option<String>,
 }
 
 impl SeriesLabels {
-    pub(super) fn with<'a>(
+    pub(crate) fn with<'a>(
         &'a self,
         more: &[(&'static str, &'a str)],
     ) -> Vec<(&'static str, &'a str)> {
@@ -96,8 +96,8 @@ impl SeriesLabels {
 }
 
 /// The metrics of one scope.
-pub(super) struct Series {
-    pub(super) labels: SeriesLabels,
+pub(crate) struct Series {
+    pub(crate) labels: SeriesLabels,
     requests: [Counter; OUTCOMES.len()],
     request_seconds: [Histogram; 2],
     replays: [[Counter; 2]; 2],
@@ -105,24 +105,24 @@ pub(super) struct Series {
     busy: Vec<Counter>,
     effects: Vec<Counter>,
     settled: [Counter; 4],
-    pub(super) wait_seconds: Histogram,
-    pub(super) effect_seconds: Histogram,
-    pub(super) passed: Counter,
-    pub(super) renewed: Counter,
-    pub(super) leases_lost: Counter,
-    pub(super) unrecorded: Counter,
-    pub(super) in_doubt: Counter,
-    pub(super) resolved: Counter,
-    pub(super) unlocked: Counter,
-    pub(super) mismatches: Counter,
-    pub(super) mismatch_retries: Counter,
-    pub(super) oversized: Counter,
-    pub(super) deleted: Counter,
-    pub(super) failed_open: Counter,
+    pub(crate) wait_seconds: Histogram,
+    pub(crate) effect_seconds: Histogram,
+    pub(crate) passed: Counter,
+    pub(crate) renewed: Counter,
+    pub(crate) leases_lost: Counter,
+    pub(crate) unrecorded: Counter,
+    pub(crate) in_doubt: Counter,
+    pub(crate) resolved: Counter,
+    pub(crate) unlocked: Counter,
+    pub(crate) mismatches: Counter,
+    pub(crate) mismatch_retries: Counter,
+    pub(crate) oversized: Counter,
+    pub(crate) deleted: Counter,
+    pub(crate) failed_open: Counter,
 }
 
 impl Series {
-    pub(super) fn new(registry: &Registry, labels: SeriesLabels) -> Self {
+    pub(crate) fn new(registry: &Registry, labels: SeriesLabels) -> Self {
         let counter = |metric: &Metric, more: &[(&'static str, &str)]| {
             registry.counter(metric, &labels.with(more))
         };
@@ -169,33 +169,33 @@ impl Series {
         }
     }
 
-    pub(super) fn request(&self, how: Ending) -> &Counter {
+    pub(crate) fn request(&self, how: Ending) -> &Counter {
         let word = outcome(how);
         let at = OUTCOMES.iter().position(|known| *known == word);
         &self.requests[at.unwrap_or(OUTCOMES.len() - 1)]
     }
 
-    pub(super) fn request_seconds(&self, how: Ending) -> &Histogram {
+    pub(crate) fn request_seconds(&self, how: Ending) -> &Histogram {
         &self.request_seconds[usize::from(matches!(how, Ending::Replayed { .. }))]
     }
 
-    pub(super) fn replay(&self, state: State, local: bool) -> &Counter {
+    pub(crate) fn replay(&self, state: State, local: bool) -> &Counter {
         &self.replays[usize::from(state == State::Failed)][usize::from(local)]
     }
 
-    pub(super) fn claim(&self, attempt: u16) -> &Counter {
+    pub(crate) fn claim(&self, attempt: u16) -> &Counter {
         &self.claims[usize::from(attempt > 1)]
     }
 
-    pub(super) fn busy(&self, why: BusyReason) -> &Counter {
+    pub(crate) fn busy(&self, why: BusyReason) -> &Counter {
         &self.busy[why.index()]
     }
 
-    pub(super) fn effect(&self, verdict: VerdictKind) -> &Counter {
+    pub(crate) fn effect(&self, verdict: VerdictKind) -> &Counter {
         &self.effects[verdict.index()]
     }
 
-    pub(super) const fn settled(&self, state: State) -> &Counter {
+    pub(crate) const fn settled(&self, state: State) -> &Counter {
         &self.settled[match state {
             State::Completed => 0,
             State::Failed => 1,
@@ -206,18 +206,3 @@ impl Series {
 }
 
 const SETTLED: [&str; 4] = ["completed", "failed", "released", "in_doubt"];
-
-/// The label of a request's outcome.
-pub(super) fn outcome(how: Ending) -> &'static str {
-    match how {
-        Ending::Ran { .. } => "ran",
-        Ending::HandedOut => "handed_out",
-        Ending::Replayed { .. } => "replayed",
-        Ending::Unprotected => "unprotected",
-        Ending::Problem(code) => {
-            let word = code.as_str();
-            word.strip_prefix("idempotency_").unwrap_or(word)
-        }
-        _ => OTHER,
-    }
-}

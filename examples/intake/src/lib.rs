@@ -15,9 +15,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::State;
 use axum::routing::{get, patch, post};
 use semel::Semel;
 use semel::http::{IdempotencyLayer, Profile, Route};
+use semel_telemetry::{Telemetry, TelemetryConfig};
 use sqlx::PgPool;
 use tokio::sync::mpsc;
 
@@ -37,6 +39,8 @@ pub struct App {
     pub semel: Semel,
     /// The application's own tables, in the same database as Semel's.
     pub pool: PgPool,
+    /// Counts and logs what happens to keys.
+    pub telemetry: Arc<Telemetry>,
 }
 
 impl App {
@@ -51,7 +55,9 @@ impl App {
         let observer = Arc::new(events::Replays(replays));
         // Before the application's own tables: Semel's are in the schema `semel`, and for a user of
         // that name it is where tables without a schema are.
-        let semel = Semel::builder().observer(observer).open(url).await?;
+        let telemetry = Arc::new(Telemetry::new(&TelemetryConfig::new("postgres")));
+        let builder = Semel::builder().observer(observer);
+        let semel = builder.observer(telemetry.clone()).open(url).await?;
         // One at a time: `IF NOT EXISTS` doesn't keep two from making the same.
         let mut transaction = pool.begin().await?;
         sqlx::raw_sql("SELECT pg_advisory_xact_lock(20261116)")
@@ -62,7 +68,11 @@ impl App {
             .await?;
         transaction.commit().await?;
         tokio::spawn(events::write_replays(pool.clone(), told));
-        Ok(Self { semel, pool })
+        Ok(Self {
+            semel,
+            pool,
+            telemetry,
+        })
     }
 
     /// The routes.
@@ -93,8 +103,14 @@ impl App {
                 "/api/intakes/{intake}/submissions/{id}",
                 get(submissions::look),
             )
+            .route("/metrics", get(metrics))
             .with_state(self))
     }
+}
+
+/// The metrics for Prometheus: those of `semel serve` that the engine's events give.
+async fn metrics(State(app): State<App>) -> String {
+    app.telemetry.render()
 }
 
 /// Keys live in their intake: the same key in two of them is two keys.

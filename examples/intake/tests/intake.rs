@@ -372,3 +372,25 @@ async fn a_run_after_a_crash_finds_what_the_run_before_it_did() {
     assert_eq!((status, again, replayed), (201, first, false));
     assert_eq!(count(&app, WEBHOOKS, &id).await, 1);
 }
+
+#[tokio::test]
+async fn f9_1_7_the_service_counts_what_happens_to_keys() {
+    let (url, _) = serve().await;
+    let (call, key) = (format!("{url}/access-request/submit"), fresh_key());
+    let ask = json!({"fields": {"system": "ledger"}});
+    for status in [201, 200] {
+        assert_eq!(post(&call, &key, &ask).await.0, status);
+    }
+    let base = url.strip_suffix("/api/intakes").expect("the API's path");
+    let page = reqwest::get(format!("{base}/metrics"))
+        .await
+        .expect("an answer");
+    let page = page.text().await.expect("text");
+    for line in [
+        r#"semel_requests_total{scope="access-request",outcome="ran"} 1"#,
+        r#"semel_requests_total{scope="access-request",outcome="replayed"} 1"#,
+    ] {
+        assert!(page.contains(line), "{line} is missing:\n{page}");
+    }
+    assert!(!page.contains(&key));
+}

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use semel_core::event::{Event, Step};
 use semel_core::{Identity, KeyHint, Namespace, Timestamp};
+use semel_telemetry::labels;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
-use crate::labels;
 use crate::web::{format_time, hex, to_millis};
 
 /// The name that replaces an erased actor.

@@ -13,7 +13,7 @@ mod mounts;
 use std::sync::Arc;
 
 use semel::core::Env;
-use semel::core::event::{NoopObserver, Observer};
+use semel::core::event::{NoopObserver, Observer, ObserverList};
 use semel::{Encryption, OpenError, Secret, Semel, StoreScheme, tokio_env};
 use semel_jobs::Jobs;
 
@@ -23,8 +23,8 @@ use crate::jobs::Reaper;
 use crate::limits::Limiter;
 use crate::live::Live;
 use crate::stack::{engine_config, key_rules};
+use crate::telemetry::ProcessTelemetry;
 use crate::telemetry::trace::TracedSpawn;
-use crate::telemetry::{ObserverList, Telemetry};
 pub use encryption::{load_keys, new_encryption_key, reload_keys};
 pub use error::StartError;
 pub use mounts::Mounts;
@@ -37,7 +37,7 @@ pub struct Services {
     /// The audit trail.
     pub trail: Trail,
     /// Metrics, log and traces.
-    pub telemetry: Telemetry,
+    pub telemetry: ProcessTelemetry,
     /// The statistics of the last minutes, for the dashboard.
     pub live: Live,
     /// The job queue, if it is enabled.
@@ -81,14 +81,14 @@ impl<'a> OpenOptions<'a> {
         let env = tokio_env();
         let sink = crate::audit::open(&config.audit, &env)?;
         let trail = Trail::start(sink, TrailConfig::default(), env.clone());
-        let telemetry = Telemetry::start(config, backend_name(&store_url(config)?), &env)?;
+        let telemetry = ProcessTelemetry::start(config, backend_name(&store_url(config)?))?;
         let live = Live::default();
         let mut observers: Vec<Arc<dyn Observer>> =
             vec![Arc::new(trail.clone()), Arc::new(telemetry.clone())];
         if config.admin.dashboard && config.admin.address.is_some() {
             observers.push(Arc::new(live.clone()));
         }
-        let observers = Arc::new(ObserverList(observers));
+        let observers = Arc::new(ObserverList::new(observers));
         let env = match telemetry.tracing {
             None => env,
             Some(_) => {

@@ -14,8 +14,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::audit::{PendingEvent, is_audited};
-use crate::config;
-use crate::telemetry::event_log::EventLog;
+use semel_telemetry::{EventLog, TelemetryConfig};
 
 const AT: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
 const FENCE: Fence = Fence(7);
@@ -162,12 +161,10 @@ fn log_lines(percent: u8) -> Vec<Value> {
         .with_max_level(tracing::Level::TRACE)
         .with_writer(move || writer.clone())
         .finish();
-    let config = config::Log {
-        debug_percent: percent,
-        requests_percent: percent,
-        ..config::Log::default()
-    };
-    let log = EventLog::new(&config, "memory");
+    let config = TelemetryConfig::new("memory")
+        .with_debug_percent(percent)
+        .with_requests_percent(percent);
+    let log = EventLog::new(&config);
     tracing::subscriber::with_default(subscriber, || events(|event| log.observe(event)));
     let text = String::from_utf8(written.0.lock().clone()).expect("UTF-8");
     let lines = text.lines().map(serde_json::from_str);

@@ -1,83 +1,65 @@
-//! Telemetry: metrics, log lines and traces, derived from the engine's events.
+//! Telemetry of a process: metrics, log lines and traces. The observers that count and log are in
+//! `semel-telemetry`.
 //!
 //! | file | is |
 //! |---|---|
-//! | [`table`] | every metric, and its name in related documents |
-//! | `meter`, `series`, `refused_payloads` | the observer that counts |
 //! | `scrape`, `cached_probe` | `/metrics`; cached statistics of the store |
-//! | `event_log` | the observer that logs |
+//! | [`fields`] | the fields of every audit entry and log line |
 //! | `trace` | OpenTelemetry spans |
 //! | `page` | `docs/metrics.md` |
 
 mod cached_probe;
-mod event_log;
 pub mod fields;
-mod meter;
 mod page;
-mod refused_payloads;
 mod scrape;
-mod series;
-pub mod table;
 pub(crate) mod trace;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use semel::Semel;
-use semel_core::Env;
 use semel_core::event::{Event, Observer};
 use semel_jobs::Jobs;
+pub use semel_telemetry::table;
+use semel_telemetry::{EventLog, Meter, TelemetryConfig};
 
 use crate::audit::Trail;
 use crate::config::{Config, MetricsAccess, SettingError};
 use crate::limits::Limiter;
 use crate::operators::{Credential, SignIns};
 pub(crate) use cached_probe::CachedProbe;
-use event_log::EventLog;
-use meter::Meter;
 pub use page::{fields_page, page};
 use trace::{SpanObserver, Tracing};
 
-/// How often recorded durations are moved into their buckets, if nobody scrapes.
-const UPKEEP: Duration = Duration::from_secs(5);
-
 /// The metrics, log and traces of a process. Clones share them.
 #[derive(Clone)]
-pub struct Telemetry {
+pub struct ProcessTelemetry {
     meter: Option<Arc<Meter>>,
     event_log: Arc<EventLog>,
     access: MetricsAccess,
     pub(crate) tracing: Option<Tracing>,
 }
 
-impl Telemetry {
+impl ProcessTelemetry {
     /// Starts the telemetry of a process with a store of this `backend`, on the current runtime.
     ///
     /// # Errors
     /// [`SettingError`] if the endpoint of the traces is unusable.
-    pub fn start(config: &Config, backend: &'static str, env: &Env) -> Result<Self, SettingError> {
+    pub fn start(config: &Config, backend: &'static str) -> Result<Self, SettingError> {
         let tracing = Tracing::start(&config.traces)
             .map_err(|message| SettingError::url("traces.otlp_endpoint", message))?;
         let access = config.metrics.access;
-        let meter = match access {
-            MetricsAccess::Off => None,
-            // Only a histogram without buckets could fail, and the table has none.
-            _ => Meter::new(&config.metrics, backend).ok().map(Arc::new),
-        };
-        if let Some(meter) = &meter {
-            let (weak, clock) = (Arc::downgrade(meter), Arc::clone(&env.clock));
-            env.spawn.spawn(Box::pin(async move {
-                loop {
-                    clock.sleep(UPKEEP).await;
-                    let Some(meter) = weak.upgrade() else { return };
-                    meter.handle.run_upkeep();
-                }
-            }));
-        }
+        let settings = TelemetryConfig::new(backend)
+            .with_max_scopes(config.metrics.max_scopes)
+            .with_by_tenant(config.metrics.by_tenant)
+            .with_slow_store(config.log.slow_store.0)
+            .with_slow_wait(config.log.slow_wait.0)
+            .with_debug_percent(config.log.debug_percent)
+            .with_requests_percent(config.log.requests_percent);
+        let is_on = access != MetricsAccess::Off;
         Ok(Self {
-            meter,
-            event_log: Arc::new(EventLog::new(&config.log, backend)),
+            meter: is_on.then(|| Arc::new(Meter::new(&settings))),
+            event_log: Arc::new(EventLog::new(&settings)),
             access,
             tracing,
         })
@@ -120,13 +102,13 @@ impl Telemetry {
     }
 }
 
-impl std::fmt::Debug for Telemetry {
+impl std::fmt::Debug for ProcessTelemetry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Telemetry({:?})", self.access)
+        write!(f, "ProcessTelemetry({:?})", self.access)
     }
 }
 
-impl Observer for Telemetry {
+impl Observer for ProcessTelemetry {
     fn observe(&self, event: &Event<'_>) {
         if let Some(meter) = &self.meter {
             meter.observe(event);
@@ -135,24 +117,5 @@ impl Observer for Telemetry {
             SpanObserver.observe(event);
         }
         self.event_log.observe(event);
-    }
-}
-
-/// Several observers, which get each event in order.
-pub(crate) struct ObserverList(pub(crate) Vec<Arc<dyn Observer>>);
-
-impl Observer for ObserverList {
-    fn observe(&self, event: &Event<'_>) {
-        for observer in &self.0 {
-            observer.observe(event);
-        }
-    }
-
-    fn wants_events(&self) -> bool {
-        self.0.iter().any(|observer| observer.wants_events())
-    }
-
-    fn wants_times(&self) -> bool {
-        self.0.iter().any(|observer| observer.wants_times())
     }
 }

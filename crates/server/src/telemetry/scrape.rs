@@ -11,10 +11,10 @@ use semel::Semel;
 use semel_core::event::BreakerState;
 use semel_core::store::Stats;
 use semel_jobs::{JobCounts, Jobs};
+use semel_telemetry::Meter;
+use semel_telemetry::table as t;
 
 use super::cached_probe::CachedProbe;
-use super::meter::Meter;
-use super::table as t;
 use crate::audit::Trail;
 use crate::limits::Limiter;
 use crate::operators::{Credential, Operator, SignIns};
@@ -78,7 +78,7 @@ impl MetricsState {
             ),
             (header::CACHE_CONTROL, "no-store"),
         ];
-        (headers, self.meter.handle.render()).into_response()
+        (headers, self.meter.render()).into_response()
     }
 
     /// Updates the gauges of the current state, which no event reports.
@@ -87,8 +87,8 @@ impl MetricsState {
         reason = "Prometheus values are floating-point numbers"
     )]
     async fn update_gauges(&self) {
-        let (engine, registry) = (self.semel.engine(), &self.meter.registry);
-        let of = [("backend", self.meter.backend)];
+        let (engine, registry) = (self.semel.engine(), self.meter.registry());
+        let of = [("backend", self.meter.backend())];
         let breaker = match engine.breaker() {
             BreakerState::Closed => 0.0,
             BreakerState::Open => 1.0,
@@ -137,7 +137,7 @@ impl MetricsState {
         reason = "Prometheus values are floating-point numbers"
     )]
     fn update_limits(&self) {
-        let registry = &self.meter.registry;
+        let registry = self.meter.registry();
         for (limit, used, most) in self.limiter.usage(self.semel.engine().waiting()) {
             let of = [("limit", limit)];
             registry.gauge(&t::LIMIT_USED, &of).set(used as f64);
@@ -167,7 +167,7 @@ impl MetricsState {
             ("damaged", counts.damaged),
         ];
         for (state, count) in states {
-            let gauge = self.meter.registry.gauge(&t::JOBS, &[("state", state)]);
+            let gauge = self.meter.registry().gauge(&t::JOBS, &[("state", state)]);
             gauge.set(count as f64);
         }
     }

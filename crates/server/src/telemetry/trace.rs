@@ -31,9 +31,9 @@ use opentelemetry_sdk::trace::{Sampler, SdkTracer, SdkTracerProvider};
 use semel_core::event::{Ending, Event, Observer, Step};
 use semel_core::{BoxFuture, Spawn};
 
-use super::series::outcome;
 use crate::config;
 use crate::web::hex;
+use semel_telemetry::labels::outcome;
 
 /// How long a collector may take.
 const LIMIT: Duration = Duration::from_secs(5);

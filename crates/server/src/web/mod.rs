@@ -10,7 +10,7 @@
 //! | `sized_body` | a body that keeps its size hint through wrappers |
 //! | `tenant_limits` | the limits of tenants, which the limiter implements |
 //! | `token_file` | files of named tokens: of operators, and of the APIs' callers |
-//! | `hex`, `time` | text forms of bytes, times and durations |
+//! | `hex` | text forms of bytes |
 
 mod access;
 mod failure;
@@ -22,7 +22,6 @@ mod peer;
 mod problem;
 mod sized_body;
 mod tenant_limits;
-mod time;
 mod token_file;
 
 pub use access::{Access, AccessError, MIN_TOKEN_BYTES, Tokens, check_exposure};
@@ -41,8 +40,8 @@ pub(crate) use json::{
 };
 pub use peer::Peer;
 pub(crate) use problem::problem_response;
+pub(crate) use semel_core::time::{rfc3339_millis as format_time, to_millis};
 pub(crate) use sized_body::{BodyLength, SizedBody};
 pub(crate) use tenant_limits::{LimitTenants, SettlementEffect, TenantLimits, TenantQuota};
-pub(crate) use time::{format_time, to_millis};
 pub(crate) use token_file::{Account, Grant, TokenFile, create_token};
 pub use token_file::{NewEntry, NewToken, TokenFileError};

@@ -15,8 +15,8 @@ use semel_core::{Clock, Namespace};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::format_time;
 use super::hex::{hex, unhex};
-use super::time::format_time;
 
 /// What an entry grants.
 pub(crate) trait Grant: Serialize + DeserializeOwned + Clone {

@@ -11,11 +11,11 @@
 use std::time::Duration;
 
 use semel_core::event::{BreakerState, BusyReason, Ending, Event, Observer, Step, StoreCall};
+use semel_core::time::{rfc3339_millis, to_millis};
 use tracing::Level;
 
-use super::series::outcome;
-use crate::config;
-use crate::labels;
+use crate::TelemetryConfig;
+use crate::labels::{self, outcome};
 
 /// A log line about a request. `log.level = "info,idempotency=debug"` shows them all.
 macro_rules! line {
@@ -39,12 +39,12 @@ macro_rules! line {
 mod key_label;
 mod records;
 
-use crate::web::{format_time, to_millis};
 use key_label::{is_sampled, key_label, non_empty};
 use records::log_record_event;
 
-/// Logs the engine's events.
-pub(super) struct EventLog {
+/// Writes one structured log line per event, with `tracing`. The target is `idempotency`.
+#[derive(Debug)]
+pub struct EventLog {
     backend: &'static str,
     slow_store: Duration,
     slow_wait: Duration,
@@ -53,11 +53,13 @@ pub(super) struct EventLog {
 }
 
 impl EventLog {
-    pub(super) const fn new(config: &config::Log, backend: &'static str) -> Self {
+    /// Creates the observer.
+    #[must_use]
+    pub const fn new(config: &TelemetryConfig) -> Self {
         Self {
-            backend,
-            slow_store: config.slow_store.0,
-            slow_wait: config.slow_wait.0,
+            backend: config.backend,
+            slow_store: config.slow_store,
+            slow_wait: config.slow_wait,
             debug_percent: config.debug_percent,
             info_percent: config.requests_percent,
         }
@@ -89,7 +91,7 @@ impl EventLog {
                     "idempotency.replay",
                     "request answered from the record",
                     replay_count = number,
-                    original_timestamp = format_time(requested_at),
+                    original_timestamp = rfc3339_millis(requested_at),
                     duration_ms,
                 );
             }

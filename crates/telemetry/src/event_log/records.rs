@@ -5,7 +5,7 @@ use tracing::Level;
 
 use super::key_label::{key_label, non_empty};
 use crate::labels;
-use crate::web::format_time;
+use semel_core::time::rfc3339_millis;
 
 /// Logs an event that changes a record or the outcome of a request.
 pub(super) fn log_record_event(event: &Event<'_>) {
@@ -29,7 +29,7 @@ pub(super) fn log_record_event(event: &Event<'_>) {
                 conflict_type = "payload_mismatch",
                 original_hash = labels::hash_prefix(&original.fingerprint),
                 current_hash = labels::hash_prefix(&asked),
-                original_timestamp = original.requested_at.map(format_time),
+                original_timestamp = original.requested_at.map(rfc3339_millis),
             );
         }
         Step::Oversized { bytes, most } => {
