@@ -19,6 +19,9 @@ pub(crate) struct Simulate {
     /// Ends after so many minutes, whatever is left.
     #[arg(long)]
     minutes: Option<u64>,
+    /// What nodes do with answers: `in-records`, `encrypted` or `apart`.
+    #[arg(long, default_value = "in-records")]
+    answers: String,
     /// A bug for the store to have: it should be found.
     #[arg(long)]
     bug: Option<String>,
@@ -34,9 +37,10 @@ pub(crate) fn run(workspace: &Workspace, simulate: &Simulate) -> Result<()> {
     if let Some(minutes) = simulate.minutes {
         command.args(["--minutes", &minutes.to_string()]);
     }
-    if let Some(bug) = &simulate.bug {
-        command.args(["--bug", bug]);
-    }
+    match &simulate.bug {
+        Some(bug) => command.args(["--bug", bug]),
+        None => command.args(["--answers", &simulate.answers]),
+    };
     let file = workspace.result_file("simulate")?;
     command.arg("--json").arg(file);
     timed(workspace, "simulate", &mut command).map(drop)

@@ -23,6 +23,7 @@ mod claim;
 pub mod clock;
 mod doubt;
 mod elsewhere;
+mod forms;
 mod identity;
 mod keys;
 mod listing;

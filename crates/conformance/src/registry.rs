@@ -4,8 +4,8 @@ use semel_core::BoxFuture;
 
 use super::{CheckVerdict, Scene};
 use super::{
-    claim, doubt, elsewhere, identity, keys, listing, mismatch, races, renew, replay, resend,
-    resolve, restore, room, settle, storms, takeover, terms, time, wake,
+    claim, doubt, elsewhere, forms, identity, keys, listing, mismatch, races, renew, replay,
+    resend, resolve, restore, room, settle, storms, takeover, terms, time, wake,
 };
 
 /// One check.
@@ -174,6 +174,8 @@ macro_rules! with_conformance_checks {
             restore p43_a_resent_record_is_written "P43 I6";
             restore p43_a_record_and_claims_have_one_winner "P43 P4 I1";
             keys p46_a_claim_without_the_key_changes_nothing "P46 P16 P18";
+            forms p50_an_answer_of_its_own_expires_alone "P50 P18 P20";
+            forms p51_a_compressed_body_comes_back_byte_for_byte "P51 P12 P18";
             wake p34_a_settlement_wakes "P34";
             wake p34_a_resolution_wakes "P34";
             wake p34_an_early_settlement_is_not_missed "P34";

@@ -2,7 +2,7 @@
 //! with a bug does.
 
 use semel_testkit::broken::Bug;
-use semel_testkit::simulation::{NodeFlaw, RunTally, run, run_encrypted, run_flawed};
+use semel_testkit::simulation::{NodeFlaw, RunTally, run, run_apart, run_encrypted, run_flawed};
 
 /// Some hundred worlds in debug builds; `cargo xtask simulate` runs many more.
 const WORLDS: u64 = 60;
@@ -74,6 +74,37 @@ fn p46_a_claim_without_the_key_is_noticed() {
         breaches.any(|breach| breach.contains("P46"))
     };
     assert!((1..=WORLDS).any(is_noticed));
+}
+
+/// Answers live shorter than their records, and no rule is broken.
+#[test]
+fn no_rule_is_broken_while_answers_expire_first() {
+    let mut tally = RunTally::default();
+    for seed in 1..=WORLDS {
+        let outcome = run_apart(seed, None);
+        let told: Vec<_> = outcome.breaches.iter().map(ToString::to_string).collect();
+        assert!(told.is_empty(), "{}", told.join("\n"));
+        tally.add(&outcome.tally);
+    }
+    for what in [
+        "its own answer",
+        "an earlier answer",
+        "idempotency_answer_expired",
+    ] {
+        assert!(tally.told.contains_key(what), "{what}: never");
+    }
+}
+
+#[test]
+fn p50_answers_that_expire_early_or_are_never_written_are_noticed() {
+    for flaw in [NodeFlaw::AnswersExpireEarly, NodeFlaw::MarksWithoutAnswers] {
+        let is_noticed = |seed| {
+            let outcome = run_apart(seed, Some(flaw));
+            let mut breaches = outcome.breaches.iter().map(ToString::to_string);
+            breaches.any(|breach| breach.contains("P50"))
+        };
+        assert!((1..=WORLDS).any(is_noticed), "{flaw:?}");
+    }
 }
 
 /// The bound is what a sound engine needs at most: one whose calls last longer breaks it.

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use semel_core::clock::SystemTime;
 use semel_testkit::broken::Bug;
@@ -24,6 +24,9 @@ struct Options {
     /// Ends after so many minutes, whatever is left.
     #[arg(long)]
     minutes: Option<u64>,
+    /// What nodes do with answers.
+    #[arg(long, value_enum, default_value_t = AnswerPlace::InRecords, conflicts_with = "bug")]
+    answers: AnswerPlace,
     /// A bug for the store to have, by its name: it should be found.
     #[arg(long, value_parser = bug)]
     bug: Option<Bug>,
@@ -33,6 +36,17 @@ struct Options {
     /// Writes the result to this file, too.
     #[arg(long)]
     json: Option<PathBuf>,
+}
+
+/// What nodes do with answers.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum AnswerPlace {
+    /// They lie in the keys' records.
+    InRecords,
+    /// They are encrypted, while a new key is rolled out.
+    Encrypted,
+    /// They have records of their own, which expire first.
+    Apart,
 }
 
 fn bug(name: &str) -> Result<Bug, String> {
@@ -56,7 +70,7 @@ fn main() -> anyhow::Result<ExitCode> {
     let options = Options::parse();
     let result = simulate(&options);
     for breach in &result.breaches {
-        println!("{breach}{}\n", with(options.bug));
+        println!("{breach}{}\n", flags(&options));
     }
     print(&result);
     if let Some(path) = &options.json {
@@ -71,8 +85,14 @@ fn main() -> anyhow::Result<ExitCode> {
     })
 }
 
-fn with(bug: Option<Bug>) -> String {
-    bug.map_or_else(String::new, |bug| format!(" --bug {}", bug.name()))
+/// What makes this world again, beside its seed.
+fn flags(options: &Options) -> String {
+    match (options.bug, options.answers) {
+        (Some(bug), _) => format!(" --bug {}", bug.name()),
+        (None, AnswerPlace::InRecords) => String::new(),
+        (None, AnswerPlace::Encrypted) => " --answers encrypted".to_owned(),
+        (None, AnswerPlace::Apart) => " --answers apart".to_owned(),
+    }
 }
 
 fn simulate(options: &Options) -> Worlds {
@@ -88,7 +108,11 @@ fn simulate(options: &Options) -> Worlds {
         .map(|minutes| begun.plus(Duration::from_secs(minutes * 60)));
     let mut result = Worlds::default();
     for seed in (0..options.seeds).map(|offset| options.from.wrapping_add(offset)) {
-        let outcome = simulation::run(seed, options.bug);
+        let outcome = match options.answers {
+            AnswerPlace::InRecords => simulation::run(seed, options.bug),
+            AnswerPlace::Encrypted => simulation::run_encrypted(seed, None),
+            AnswerPlace::Apart => simulation::run_apart(seed, None),
+        };
         result.tally.add(&outcome.tally);
         result.breaches.extend(outcome.breaches);
         let enough = if options.go_on { MOST_BREACHES } else { 1 };

@@ -1,5 +1,7 @@
 //! Checks that the answers to callers are true and in time.
 
+use std::sync::atomic::Ordering;
+
 use semel_core::engine::{Problem, Ran, Replayed, Response};
 use semel_core::event::BusyReason;
 use semel_core::{Settlement, State, StoreErrorKind};
@@ -52,7 +54,9 @@ pub(super) fn longest(world: &World, job: &Job) -> Micros {
     // Who may not wait for a run may wait for another's claim, for as long as one call.
     let wait = job.wait.max(call);
     let settlement = plan.lease + 2 * call + 1_000_000;
-    let kept = wait + 3 * claim + 3 * call + settlement + 5_000;
+    // The record of an answer is claimed and settled before the settlement, or read after a claim.
+    let apart = world.answer_retention.map_or(0, |_| 6 * call);
+    let kept = wait + 3 * claim + 3 * call + settlement + apart + 5_000;
     // A node's clock may be slow.
     kept + kept * (plan.faults.drift + 1_000) / 1_000_000
 }
@@ -154,6 +158,7 @@ fn is_true(world: &World, job: &Job, response: &Response<u64>) -> Option<RuleBre
         Response::Unprotected(_) if !job.fail_open => {
             Some(("I11", "a caller was served unprotected".to_owned()))
         }
+        Response::Problem(Problem::AnswerExpired) => expired(world, job.key),
         Response::Problem(Problem::Unreadable { .. }) => {
             let spoiled = world.ledger.lock().books[job.key].spoiled;
             // Before all nodes have all keys, one without the key says so (P46).
@@ -162,6 +167,18 @@ fn is_true(world: &World, job: &Job, response: &Response<u64>) -> Option<RuleBre
         }
         _ => None,
     }
+}
+
+/// A caller is told that an answer has expired only after its retention.
+fn expired(world: &World, key: usize) -> Option<RuleBreach> {
+    // The clock may have been set back since.
+    let now = world.store_clock.micros() + world.set_back.load(Ordering::Relaxed);
+    let sentence = match world.ledger.lock().answers.is_over(key, now) {
+        Some(true) => return None,
+        Some(false) => "an answer was said to have expired before its retention was over",
+        None => "an answer was said to have expired that was never written",
+    };
+    Some(("P50", sentence.to_owned()))
 }
 
 /// A caller is given its answer only once the store has it (P33).
@@ -178,11 +195,12 @@ fn was_settled(world: &World, job: &Job, ran: &Ran<u64>) -> Option<RuleBreach> {
                 State::Failed => Settlement::Fail(answer.into()),
                 _ => Settlement::Complete(answer.into()),
             };
-            match (&world.encryption, KeyEnding::from(&settlement)) {
-                (None, told) => *ending == told,
-                // The store has it encrypted.
-                (Some(_), KeyEnding::Failed(_)) => matches!(ending, KeyEnding::Failed(_)),
-                (Some(_), _) => matches!(ending, KeyEnding::Completed(_)),
+            // The store has it encrypted, or a mark in its place.
+            let is_changed = world.encryption.is_some() || world.answer_retention.is_some();
+            match (is_changed, KeyEnding::from(&settlement)) {
+                (false, told) => *ending == told,
+                (true, KeyEnding::Failed(_)) => matches!(ending, KeyEnding::Failed(_)),
+                (true, _) => matches!(ending, KeyEnding::Completed(_)),
             }
         }
         (State::Released, Some(KeyEnding::Released)) | (State::InDoubt, Some(_)) => true,
@@ -236,7 +254,10 @@ fn at_the_end(job: &Job, response: &Response<u64>) -> Option<RuleBreach> {
         return None;
     };
     let fine = match problem {
-        Problem::Mismatch | Problem::InDoubt(_) | Problem::Unreadable { .. } => true,
+        Problem::Mismatch
+        | Problem::InDoubt(_)
+        | Problem::Unreadable { .. }
+        | Problem::AnswerExpired => true,
         Problem::Unavailable {
             source: Some(error),
             ..

@@ -13,7 +13,7 @@ use super::answers::{self, RetryAdvice};
 use super::effects::{effect, made};
 use super::job::Job;
 use super::sched::{Micros, Place};
-use super::world::World;
+use super::world::{NodeFlaw, World};
 
 /// A caller's life: requests, with time between them.
 pub(super) async fn live(world: Arc<World>, done: oneshot::Sender<()>) {
@@ -162,6 +162,14 @@ fn request(world: &Arc<World>, engine: &Engine, job: &Job) -> Request {
         } else {
             StoreDown::Closed
         });
+    let policy = match world.answer_retention {
+        None => policy,
+        Some(kept) => {
+            let is_flawed = world.flaw == Some(NodeFlaw::AnswersExpireEarly);
+            let kept = if is_flawed { kept / 8 } else { kept };
+            policy.with_answer_retention(Duration::from_micros(kept))
+        }
+    };
     let mut print = [0; Fingerprint::BYTES];
     print[..2].copy_from_slice(&[1, job.payload + 1]);
     let fingerprint = Fingerprint::from_bytes(print);

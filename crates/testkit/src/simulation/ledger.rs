@@ -13,6 +13,7 @@ use semel_core::{
     Answer, Claim, Claimed, KeyHint, Namespace, Renewed, Resolved, Settled, State, StoreErrorKind,
 };
 
+use super::apart::AnswerRecords;
 use super::book::{Book, RuleBreach};
 use super::op::{Op, StoreReply};
 use super::sched::Micros;
@@ -46,6 +47,7 @@ pub(super) struct Ledger {
     pub(super) history: History,
     pub(super) books: Vec<Book>,
     pub(super) made: Vec<EffectEntry>,
+    pub(super) answers: AnswerRecords,
     pub(super) tally: RunTally,
     capacity: Option<usize>,
     names: Vec<(Namespace, KeyHint)>,
@@ -71,6 +73,7 @@ impl Ledger {
             history: History::default(),
             books: (0..names.len()).map(Book::new).collect(),
             made: Vec::new(),
+            answers: AnswerRecords::default(),
             tally: RunTally::default(),
             capacity,
             names,
@@ -126,6 +129,9 @@ impl Ledger {
         at: Moment,
     ) {
         self.tally.operations += 1;
+        if said.is_ok() {
+            self.answers.marked(key, op);
+        }
         let reply = reply(op, said);
         let end = self.tick();
         self.trace(op.code(), [at.world, key as u64, mark(&reply)]);

@@ -14,6 +14,7 @@
 //! |---|---|---|
 //! | [`history::check`](crate::history::check) | every call as the store decided it | the invariants |
 //! | `book` | the spans, checkpoints and counts in those answers | P9, P10, P13, P15, P20, P23, P26 |
+//! | `apart` | records of answers, and what callers are told of them | P50 |
 //! | `effects`, `answers` | when effects begin, and what callers are told | I2, I4, I7, I8, I10, I11, P12, P33, P34 |
 //!
 //! ```
@@ -23,6 +24,7 @@
 //! ```
 
 mod answers;
+mod apart;
 mod book;
 mod callers;
 mod clocks;
@@ -40,6 +42,6 @@ mod tally;
 mod wire;
 mod world;
 
-pub use run::{SimulationOutcome, run, run_encrypted, run_flawed};
+pub use run::{SimulationOutcome, run, run_apart, run_encrypted, run_flawed};
 pub use tally::{Breach, RunTally};
 pub use world::NodeFlaw;

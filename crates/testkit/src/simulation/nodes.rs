@@ -55,8 +55,8 @@ impl World {
 
     fn config(&self) -> EngineConfig {
         let call_limit = match self.flaw {
-            None => self.plan.call_limit,
             Some(NodeFlaw::CallsGivenUpLate) => 8 * self.plan.call_limit,
+            _ => self.plan.call_limit,
         };
         EngineConfig::default()
             .with_max_waiters(1024)

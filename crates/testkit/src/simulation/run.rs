@@ -11,7 +11,7 @@ use super::director::direct;
 use super::sched::{Place, TaskId, TaskWaker};
 use super::strikes::strike;
 use super::tally::{Breach, RunTally};
-use super::world::{Cipher, Doom, NodeFlaw, World};
+use super::world::{Doom, NodeFlaw, World, WorldKind};
 use crate::broken::Bug;
 
 /// What became of one world.
@@ -28,19 +28,26 @@ pub struct SimulationOutcome {
 /// Runs the world of `seed`, whose store has this bug, or none.
 #[must_use]
 pub fn run(seed: u64, bug: Option<Bug>) -> SimulationOutcome {
-    run_world(World::new(seed, bug, None, Cipher::None))
+    run_world(World::new(seed, bug, None, WorldKind::Plain))
 }
 
 /// The same with encrypted records, while a new key is rolled out: some nodes lack it.
 #[must_use]
 pub fn run_encrypted(seed: u64, bug: Option<Bug>) -> SimulationOutcome {
-    run_world(World::new(seed, bug, None, Cipher::Rotating))
+    run_world(World::new(seed, bug, None, WorldKind::Encrypted))
 }
 
 /// Runs the world of `seed`, whose nodes have this flaw.
 #[must_use]
 pub fn run_flawed(seed: u64, flaw: NodeFlaw) -> SimulationOutcome {
-    run_world(World::new(seed, None, Some(flaw), Cipher::None))
+    run_world(World::new(seed, None, Some(flaw), WorldKind::Plain))
+}
+
+/// Runs the world of `seed` with answers that live shorter than their records, and whose nodes have
+/// this flaw, or none.
+#[must_use]
+pub fn run_apart(seed: u64, flaw: Option<NodeFlaw>) -> SimulationOutcome {
+    run_world(World::new(seed, None, flaw, WorldKind::AnswersApart))
 }
 
 fn run_world(world: Arc<World>) -> SimulationOutcome {

@@ -17,7 +17,7 @@ use semel_core::{
 use super::ledger::Moment;
 use super::op::{Op, StoreReply};
 use super::sched::{Micros, Place};
-use super::world::World;
+use super::world::{NodeFlaw, World};
 use crate::broken::BrokenStore;
 
 /// The store as a node reaches it.
@@ -162,9 +162,14 @@ impl Carrier {
             world: world.sched.now(),
         };
         let mut ledger = world.ledger.lock();
-        match &said {
-            Some(said) => ledger.decided(key, op, said, at),
-            None => ledger.cut(key, op, at),
+        match (key, &said) {
+            (Some(key), Some(said)) => ledger.decided(key, op, said, at),
+            (Some(key), None) => ledger.cut(key, op, at),
+            (None, Some(Ok(said))) => {
+                let retention = world.answer_retention.unwrap_or_default();
+                ledger.answers.decided(op, said, at.store + retention);
+            }
+            (None, _) => {}
         }
         drop(ledger);
         said
@@ -229,6 +234,10 @@ impl Store for Wire {
         lease: &'a Grant,
         settlement: &'a Settlement,
     ) -> BoxFuture<'a, StoreResult<Settled>> {
+        let is_answer = self.world.key_of(&lease.identity).is_none();
+        if is_answer && self.world.flaw == Some(NodeFlaw::MarksWithoutAnswers) {
+            return Box::pin(async { Ok(Settled::Done) });
+        }
         let sent = self.send(Op::Settle(lease.clone(), settlement.clone()));
         Box::pin(async move { answer!(sent.await, Settled) })
     }

@@ -22,16 +22,22 @@ pub enum NodeFlaw {
     /// A store call without an answer is given up after eight times its limit: callers are kept too
     /// long (P34).
     CallsGivenUpLate,
+    /// Answers in records of their own get an eighth of their retention (P50).
+    AnswersExpireEarly,
+    /// A mark names a record of an answer that was never written (P50).
+    MarksWithoutAnswers,
 }
 
-/// Whether the nodes of a world encrypt.
+/// What the nodes of a world do with answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cipher {
-    /// Records are in plain text.
-    None,
+pub(super) enum WorldKind {
+    /// Answers lie in their records, in plain text.
+    Plain,
     /// Records are encrypted. A new key is on its way: until all faults are over, every other node
     /// lacks it.
-    Rotating,
+    Encrypted,
+    /// Answers lie in records of their own, with a shorter retention (P50).
+    AnswersApart,
 }
 
 /// What everybody in a world shares.
@@ -40,6 +46,8 @@ pub(super) struct World {
     pub(super) flaw: Option<NodeFlaw>,
     /// The keys of each node, if they encrypt.
     pub(super) encryption: Option<Vec<SharedKeyring>>,
+    /// How long answers are kept, if that is shorter than their records are.
+    pub(super) answer_retention: Option<Micros>,
     pub(super) sched: Sched,
     pub(super) dice: Dice,
     pub(super) ledger: Mutex<Ledger>,
@@ -85,9 +93,14 @@ impl World {
         seed: u64,
         bug: Option<Bug>,
         flaw: Option<NodeFlaw>,
-        cipher: Cipher,
+        kind: WorldKind,
     ) -> Arc<Self> {
-        let (plan, dice) = Plan::of(seed);
+        let (mut plan, dice) = Plan::of(seed);
+        let apart = kind == WorldKind::AnswersApart;
+        if apart {
+            // Records of answers take room, too, which no book counts.
+            plan.capacity = None;
+        }
         let sched = Sched::default();
         let store_clock = StoreClock::new(sched.clone());
         let store = BrokenStore::bounded(bug, Arc::new(store_clock.clone()), plan.capacity);
@@ -110,7 +123,7 @@ impl World {
         let names = keys
             .iter()
             .map(|(namespace, key, _)| (namespace.clone(), key.hint()));
-        let encrypts = cipher == Cipher::Rotating;
+        let encrypts = kind == WorldKind::Encrypted;
         let rings = || (0..plan.nodes).map(|node| SharedKeyring::new(ring(node, false)));
         let encryption = encrypts.then(|| rings().collect());
         let ledger = Ledger::new(seed, names.collect(), plan.capacity, encrypts);
@@ -121,6 +134,7 @@ impl World {
             plan,
             flaw,
             encryption,
+            answer_retention: apart.then_some(plan.retention / 3),
             sched,
             dice,
             store,
@@ -138,11 +152,11 @@ impl World {
         world
     }
 
-    /// The number of a key.
-    pub(super) fn key_of(&self, identity: &Identity) -> usize {
+    /// The number of a key; `None` for the record of an answer.
+    pub(super) fn key_of(&self, identity: &Identity) -> Option<usize> {
         let address = identity.address();
         let mut keys = self.keys.iter();
-        keys.position(|(.., known)| *known == address).unwrap_or(0)
+        keys.position(|(.., known)| *known == address)
     }
 
     pub(super) fn is_down(&self) -> bool {
