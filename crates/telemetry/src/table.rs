@@ -264,7 +264,7 @@ pub const MAPPINGS: &[Mapping] = &[
     is("idempotency.cache_hit_rate", "semel:replay_ratio:rate5m", "over 5 minutes, by a recording rule"),
     is("idempotency.storage.operation.total", "semel_store_calls_total", "`acquireLock` is `claim`, `store` and `releaseLock` are `settle`, `retrieve` is `read`"),
     is("idempotency.storage.operation.duration_ms", "semel_store_call_duration_seconds", "in seconds"),
-    is("idempotency.storage.error_rate", "semel:store_error_ratio:rate1m", "over 1 minute, by a recording rule"),
+    is("idempotency.storage.error_rate", "semel:store_call_error_ratio:rate1m", "over 1 minute, by a recording rule; over all calls `semel:store_error_ratio:rate1m`"),
     is("idempotency.storage.connection_pool.active", "semel_store_connections_active", ""),
     is("idempotency.storage.connection_pool.exhausted", "semel_store_connections_exhausted_total", ""),
     is("idempotency.lock.acquired.total", "semel_claims_won_total", "both kinds together"),

@@ -2,8 +2,9 @@
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use semel::Semel;
+use semel::{OnBusy, Policy, Semel};
 use semel_telemetry::{Telemetry, TelemetryConfig};
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -67,6 +68,63 @@ async fn runs_replays_and_conflicts_are_counted_and_logged() {
         assert!(logged.contains(event), "{event} is missing:\n{logged}");
     }
     assert!(!logged.contains("secret-key-of-mine") && !page.contains("secret-key"));
+}
+
+/// An owner that dies leaves its lease: a caller waits for it in vain, and a later one takes over.
+#[test]
+fn waits_in_vain_and_takeovers_are_counted() {
+    let owner = tokio::runtime::Runtime::new().expect("a runtime");
+    let others = tokio::runtime::Runtime::new().expect("a runtime");
+    let telemetry = Arc::new(Telemetry::new(&TelemetryConfig::new("memory")));
+    let policy = Policy::default()
+        .with_lease(Duration::from_secs(2))
+        .with_on_busy(OnBusy::Wait(Duration::from_millis(50)));
+    let store = others.block_on(semel::open_store("memory://"));
+    let store = store.expect("a store");
+    let open = |observed: bool| {
+        let builder = Semel::builder().policy(policy.clone());
+        let builder = match observed {
+            true => builder.observer(Arc::clone(&telemetry) as _),
+            false => builder,
+        };
+        builder.open_on(Arc::clone(&store))
+    };
+    let (begun, begins) = std::sync::mpsc::channel();
+    let first = owner.block_on(open(false)).expect("a store");
+    owner.spawn(async move {
+        let operation = first.operation("charge");
+        let call = operation.key("abandoned").payload(&5_u32);
+        let effect = move |_| async move {
+            begun.send(()).expect("a listener");
+            std::future::pending::<Result<u32, std::io::Error>>().await
+        };
+        call.run(effect).await.map(drop)
+    });
+    begins.recv().expect("the effect begins");
+
+    let semel = others.block_on(open(true)).expect("a store");
+    assert!(!others.block_on(charge(&semel, "abandoned", 5)));
+    owner.shutdown_background();
+    let took_over = others.block_on(async {
+        for _ in 0..200 {
+            if charge(&semel, "abandoned", 5).await {
+                return true;
+            }
+        }
+        false
+    });
+    assert!(took_over);
+    let page = telemetry.render();
+    let value = |series: &str| {
+        let line = page.lines().find(|line| line.starts_with(series));
+        let value = line.and_then(|line| line.rsplit(' ').next()?.parse::<u32>().ok());
+        value.unwrap_or_else(|| panic!("{series} is missing:\n{page}"))
+    };
+    assert!(value(r#"semel_busy_total{scope="charge",why="waited_too_long"}"#) >= 1);
+    assert_eq!(
+        value(r#"semel_claims_won_total{scope="charge",kind="takeover"}"#),
+        1
+    );
 }
 
 /// Otherwise the memory of a program that nobody scrapes would grow.

@@ -22,7 +22,7 @@ fn deploy(name: &str) -> std::path::PathBuf {
 #[test]
 #[ignore = "needs servers"]
 fn each_alert_fires_and_is_silent_where_it_should() {
-    for file in ["critical.yaml", "warning.yaml"] {
+    for file in ["critical.yaml", "warning.yaml", "recording.yaml"] {
         let mut command = Command::new(program("SEMEL_TEST_PROMTOOL"));
         command
             .args(["test", "rules"])

@@ -1,6 +1,7 @@
 //! [`MariaDbServer`]: a private MariaDB of one test.
 
 use std::net::SocketAddr;
+use std::path::Path;
 
 use anyhow::Result;
 
@@ -55,6 +56,12 @@ impl MariaDbServer {
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.0.address()
+    }
+
+    /// Its folder.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.0.folder
     }
 
     /// Its URL.

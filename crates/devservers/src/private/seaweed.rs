@@ -50,6 +50,12 @@ impl SeaweedServer {
         format!("s3://{ACCESS_KEY}:{SECRET_KEY}@bucket?endpoint=http://{address}")
     }
 
+    /// Its folder.
+    #[must_use]
+    pub fn folder(&self) -> &std::path::Path {
+        &self.folder
+    }
+
     /// Whether it still runs.
     pub fn runs(&mut self) -> bool {
         self.process.runs()
