@@ -11,12 +11,13 @@ use super::table::{self as t, Metric};
 pub(super) const OTHER: &str = "other";
 
 /// The labels of outcomes. Other outcomes are counted as the last one.
-pub(super) const OUTCOMES: [&str; 15] = [
+pub(super) const OUTCOMES: [&str; 16] = [
     "ran",
     "handed_out",
     "replayed",
     "unprotected",
     "conflict",
+    "held",
     "in_flight",
     "in_doubt",
     "store_unavailable",
@@ -116,6 +117,7 @@ pub(super) struct Series {
     pub(super) unlocked: Counter,
     pub(super) mismatches: Counter,
     pub(super) mismatch_retries: Counter,
+    pub(super) held: Counter,
     pub(super) oversized: Counter,
     pub(super) deleted: Counter,
     pub(super) failed_open: Counter,
@@ -130,6 +132,9 @@ impl Series {
             registry.histogram(metric, &labels.with(more))
         };
         // Starts at zero: a rate over a new series would miss its first value.
+        for found in ["done", "not_done", "unknown"] {
+            drop(counter(&t::VERIFIED, &[("found", found)]));
+        }
         for known in ["true", "false"] {
             drop(counter(&t::RECOVERED, &[("known", known)]));
         }
@@ -162,6 +167,7 @@ impl Series {
             unlocked: counter(&t::UNLOCKED, &[]),
             mismatches: counter(&t::MISMATCHES, &[]),
             mismatch_retries: counter(&t::MISMATCH_RETRIES, &[]),
+            held: counter(&t::HELD, &[]),
             oversized: counter(&t::OVERSIZED, &[]),
             deleted: counter(&t::DELETED, &[]),
             failed_open: counter(&t::FAILED_OPEN, &[]),
