@@ -80,6 +80,8 @@ codes! {
     WebhookUnverified = "webhook_unverified", 401, Some(16), false, "The webhook's signature is not valid";
     /// The key was used with another payload.
     Conflict = "idempotency_conflict", 422, Some(9), false, "The key was used with another payload";
+    /// The call resembles an earlier one in all that identifies it, and differs in the rest.
+    Held = "idempotency_held", 409, Some(9), false, "The call resembles an earlier one and was held";
     /// A request with this key is running.
     InFlight = "idempotency_in_flight", 409, Some(10), true, "A request with this key is still running";
     /// Too many requests wait for this key, or in this process.
@@ -182,8 +184,8 @@ codes! {
     NotKept = "idempotency_not_kept", 200, None, false, "Done before; the result was not kept";
     /// An operator recorded that a tool call failed.
     Failed = "idempotency_failed", 200, None, false, "An operator recorded that the call failed";
-    /// An operator recorded that a tool call took effect.
-    NoResult = "idempotency_no_result", 200, None, false, "An operator recorded that the call took effect";
+    /// An operator, or a lookup, recorded that a tool call took effect.
+    NoResult = "idempotency_no_result", 200, None, false, "The call took effect, and there is no result of it";
 }
 
 impl std::fmt::Display for Code {

@@ -105,6 +105,14 @@ pub enum Step {
         /// What is known of the first request.
         original: Mismatch,
     },
+    /// The key was derived from a part of the payload, and another payload has the same part: the
+    /// request was held.
+    Held {
+        /// The fingerprint of this request.
+        asked: Fingerprint,
+        /// What is known of the first request.
+        original: Mismatch,
+    },
     /// A caller began to wait for another's run.
     WaitBegan {
         /// How many callers of this process wait for the key, with this one.
@@ -195,6 +203,17 @@ pub enum Step {
         fence: Fence,
         /// Whether the hook knew what happened.
         known: bool,
+    },
+    /// The outcome of a run in doubt was looked up where its effect would be.
+    Verified {
+        /// The fence of the run in doubt.
+        fence: Fence,
+        /// What the lookup says.
+        found: LookupResult,
+        /// How often it was looked up.
+        attempts: u16,
+        /// A keyed digest of the answer that decides; `None` if none does.
+        evidence: Option<Fingerprint>,
     },
     /// A store call failed.
     StoreFailed {
@@ -378,6 +397,30 @@ impl VerdictKind {
     }
 }
 
+/// What a lookup says of a run in doubt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LookupResult {
+    /// The effect happened.
+    Done,
+    /// The effect did not happen.
+    NotDone,
+    /// The lookup doesn't tell.
+    Unknown,
+}
+
+impl LookupResult {
+    /// The name of the value in logs, metrics and the audit trail.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::NotDone => "not_done",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 /// A call to a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -460,6 +503,8 @@ pub enum ShadowDecision {
     Busy,
     /// Refused, because the payload differs.
     Mismatch,
+    /// Held, because the payload resembles an earlier one.
+    Held,
     /// Refused, because the key is in doubt.
     InDoubt,
     /// Refused, because the store gave no answer.
@@ -476,6 +521,7 @@ impl ShadowDecision {
             Self::Replay => "replay",
             Self::Busy => "busy",
             Self::Mismatch => "mismatch",
+            Self::Held => "held",
             Self::InDoubt => "in_doubt",
             Self::Unavailable => "unavailable",
             Self::Refuse(code) => code.as_str(),

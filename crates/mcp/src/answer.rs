@@ -1,6 +1,7 @@
 //! Writes the reply to a call. A model reads only the text of a result, so the text says everything
 //! that the model must know.
 
+mod held;
 mod replay;
 
 use semel::core::Code;
@@ -13,6 +14,7 @@ use semel::core::{Key, State};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+pub(crate) use self::held::{HeldAgainst, held};
 use self::replay::replay;
 use crate::call::Call;
 use crate::members::Members;
@@ -192,12 +194,17 @@ fn in_doubt(call: &Call, key: &Key, why: &str) -> Reply {
     write_error(call, &doubt)
 }
 
-fn write_problem(call: &Call, key: &Key, problem: &Problem) -> Reply {
+pub(crate) fn write_problem(call: &Call, key: &Key, problem: &Problem) -> Reply {
     let text = match problem {
         Problem::InDoubt(_) => return in_doubt(call, key, ""),
         Problem::Mismatch => {
             "Nothing was done: this idempotencyKey was used before, with other arguments. \
              Use a new one for a new action."
+                .to_owned()
+        }
+        Problem::Held => {
+            "Nothing was done: this call resembles an earlier one, which is not on record any \
+             more. Call again with the same arguments."
                 .to_owned()
         }
         Problem::Busy { retry_after, .. } => format!(

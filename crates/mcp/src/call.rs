@@ -4,15 +4,20 @@ use bytes::Bytes;
 use semel::core::hex::hex;
 use semel::core::{Fingerprint, FingerprintBuilder, Key, KeyError};
 use semel::{KeyRules, Secret};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::identity::IdentityRule;
 use crate::members::Members;
 use crate::message::{Id, Kind, Message};
 use crate::settings::KeyRule;
-use crate::tools::{KEY, KEY_SNAKE_CASE, ToolFacts};
+use crate::tools::{KEY, KEY_SNAKE_CASE, NEW_CALL, ToolFacts};
 
 /// The members of `_meta` that may carry a key.
 const KEYS_IN_META: [&str; 3] = [KEY, KEY_SNAKE_CASE, "semel/idempotencyKey"];
+
+/// The member of `_meta` that may say whether a call is a new one.
+const NEW_CALL_IN_META: &str = "semel/newCall";
 
 /// The member of `_meta` that carries a key for the systems behind the server.
 pub(crate) const DOWNSTREAM_KEY: &str = "semel/downstreamKey";
@@ -43,6 +48,8 @@ pub struct Caller {
 pub(crate) struct Call {
     pub(crate) id: Id,
     pub(crate) tool: String,
+    /// Whether the caller says that the call is a new one, or that it is the earlier one again.
+    pub(crate) new_call: Option<bool>,
     message: Members,
     params: Members,
     arguments: Option<Members>,
@@ -56,6 +63,9 @@ pub(crate) enum CallKey {
     Given(Key),
     /// A key derived from the call itself, valid for a limited time.
     Derived(Key),
+    /// A key derived from the arguments that identify the call, valid for a limited time. Other
+    /// arguments under it make a variant of the call.
+    Identity(Key),
     /// The call has no key and needs none.
     None,
 }
@@ -87,6 +97,7 @@ impl Call {
         Some(Self {
             id: id.clone(),
             tool: params.read("name")?,
+            new_call: None,
             arguments: params.object("arguments"),
             meta: params
                 .object("_meta")
@@ -155,11 +166,31 @@ impl Call {
         Ok(found.map(|text| rules.check(&text)).transpose()?)
     }
 
+    /// Removes the argument by which a caller tells a new call from a repeated one. Only tools with
+    /// a rule about identity have it. A tool that declares such an argument itself keeps it.
+    pub(crate) fn take_new_call(&mut self, facts: ToolFacts) {
+        let from = self.arguments.as_mut().filter(|_| !facts.declares_new_call);
+        let in_arguments = from.and_then(|arguments| {
+            let said = arguments.get(NEW_CALL).and_then(flag);
+            arguments.remove(NEW_CALL);
+            said
+        });
+        let in_meta = || self.meta.get(NEW_CALL_IN_META).and_then(flag);
+        self.new_call = in_arguments.or_else(in_meta);
+    }
+
+    /// The arguments without the key; `None` if they have no canonical form.
+    pub(crate) fn arguments_value(&self) -> Option<Value> {
+        let canonical = semel::core::canonicalize(&self.bare_arguments()).ok()?;
+        serde_json::from_slice(&canonical).ok()
+    }
+
     /// Chooses the key to run under.
     pub(crate) fn choose_key(
         &self,
         given: Option<Key>,
         rule: KeyRule,
+        identity: Option<IdentityRule<'_>>,
         caller: &Caller,
         secret: &Secret,
     ) -> Result<CallKey, CallKeyError> {
@@ -168,16 +199,30 @@ impl Call {
             (None, KeyRule::Optional) => Ok(CallKey::None),
             (None, KeyRule::Required) => Err(CallKeyError::Missing),
             (None, KeyRule::Derive) => {
+                let identity = identity.filter(|_| self.new_call != Some(true));
+                let chosen = identity.and_then(|rule| rule.select(&self.arguments_value()?));
+                let is_identity = chosen.is_some();
+                let kind: &[u8] = match (&chosen, self.new_call) {
+                    (Some(_), _) => b"mcp-identity-key",
+                    (None, Some(true)) => b"mcp-new-call-key",
+                    (None, _) => b"mcp-derived-key",
+                };
                 let parts = Fingerprint::builder(secret)
-                    .part(b"mcp-derived-key")
+                    .part(kind)
                     .part(caller.principal.as_bytes())
                     .part(caller.session.as_bytes())
                     .part(self.tool.as_bytes());
-                let digest = self.with_arguments(parts).finish();
+                let parts = match chosen {
+                    Some(identity) => parts.part(&identity),
+                    None => self.with_arguments(parts),
+                };
+                let digest = parts.finish();
                 let digest = hex(&digest.as_bytes()[1..]);
-                Ok(CallKey::Derived(Key::parse(&format!(
-                    "{DERIVED_PREFIX}{digest}"
-                ))?))
+                let key = Key::parse(&format!("{DERIVED_PREFIX}{digest}"))?;
+                Ok(match is_identity {
+                    true => CallKey::Identity(key),
+                    false => CallKey::Derived(key),
+                })
             }
         }
     }
@@ -195,14 +240,18 @@ impl Call {
         }
     }
 
-    fn with_arguments(&self, parts: FingerprintBuilder) -> FingerprintBuilder {
+    fn bare_arguments(&self) -> Vec<u8> {
         let mut arguments = self.arguments.clone().unwrap_or_default();
         // The key is left out even for tools that declare it, so that the fingerprint is the same
         // before and after the tool list is known.
         for name in [KEY, KEY_SNAKE_CASE] {
             arguments.remove(name);
         }
-        let text = arguments.to_bytes();
+        arguments.to_bytes()
+    }
+
+    fn with_arguments(&self, parts: FingerprintBuilder) -> FingerprintBuilder {
+        let text = self.bare_arguments();
         // Arguments without a canonical form, such as a number above 2^53, count by their bytes. A
         // retry sends the same bytes.
         match semel::core::canonicalize(&text) {
@@ -219,7 +268,8 @@ impl Call {
         }
         if self.is_modern() {
             let mut meta = self.meta.clone();
-            for name in KEYS_IN_META.into_iter().chain(["progressToken"]) {
+            let own = [NEW_CALL_IN_META, "progressToken"];
+            for name in KEYS_IN_META.into_iter().chain(own) {
                 meta.remove(name);
             }
             params.set("_meta", &meta);
@@ -256,10 +306,19 @@ fn key_text(raw: &RawValue) -> Result<Option<String>, CallKeyError> {
     Ok(value.filter(|text| !text.is_empty()))
 }
 
+/// A flag, which models also write as text.
+fn flag(raw: &RawValue) -> Option<bool> {
+    match raw.get() {
+        "true" | "\"true\"" => Some(true),
+        "false" | "\"false\"" => Some(false),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     fn call(params: &Value) -> Call {
         let text = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
@@ -306,7 +365,7 @@ mod tests {
             let mut call = call(params);
             call.take_key(facts, &KeyRules::default()).unwrap();
             let secret = Secret::none();
-            let derived = call.choose_key(None, KeyRule::Derive, &Caller::default(), &secret);
+            let derived = call.choose_key(None, KeyRule::Derive, None, &Caller::default(), &secret);
             let fingerprint = call.fingerprint(&Caller::default(), &secret);
             (fingerprint, derived.unwrap())
         };
@@ -369,7 +428,7 @@ mod tests {
                 ..Caller::default()
             };
             call(params)
-                .choose_key(None, KeyRule::Derive, &caller, &secret)
+                .choose_key(None, KeyRule::Derive, None, &caller, &secret)
                 .unwrap()
         };
         let one = derived(

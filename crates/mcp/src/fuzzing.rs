@@ -30,7 +30,7 @@ pub fn parse_call(text: &[u8]) -> Option<ParsedCall> {
     let mut call = Call::read(&Message::new(Bytes::copy_from_slice(text)))?;
     let secret = Secret::none();
     let key = call.take_key(ToolFacts::default(), &KeyRules::default());
-    let derived = call.choose_key(None, KeyRule::Derive, &Caller::default(), &secret);
+    let derived = call.choose_key(None, KeyRule::Derive, None, &Caller::default(), &secret);
     let derived = match derived {
         Ok(CallKey::Derived(key)) => Some(key),
         _ => None,

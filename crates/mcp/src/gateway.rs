@@ -1,13 +1,19 @@
 //! [`Gateway`]: turns a call into a request of the engine, and the engine's response into a reply.
 
+mod held;
+mod observed;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod wording_tests;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use semel::core::engine::{Lease, OperatorOutcome, Ran, Report, Request, Response, Verdict};
+use semel::core::engine::{
+    Engine, Lease, OperatorOutcome, Problem, Ran, Report, Request, Response, Verdict,
+};
 use semel::core::event::{ShadowDecision, Step};
 use semel::core::{
     BoxFuture, Clock, Code, Fence, Fingerprint, Identity, Key, Namespace, NamespaceError,
@@ -15,10 +21,13 @@ use semel::core::{
 };
 use semel::{CrashPolicy, Mode, Policy, Semel};
 
+use self::held::Variant;
 use crate::answer::{self, Reply};
 use crate::call::{Call, CallKey, Caller, DERIVED_PREFIX};
 use crate::hints::Hints;
-use crate::outcome::{self, Outcome};
+use crate::identity::Sketch;
+use crate::outcome::{self, AnswerTerms, Outcome};
+use crate::rewordings::Rewordings;
 use crate::settings::{KeyRule, Settings, Treatment};
 use crate::tools::ToolFacts;
 
@@ -26,6 +35,7 @@ use crate::tools::ToolFacts;
 pub struct Gateway {
     pub(crate) semel: Semel,
     pub(crate) settings: Settings,
+    rewordings: Rewordings,
 }
 
 impl std::fmt::Debug for Gateway {
@@ -52,10 +62,44 @@ pub(crate) struct KeyedCall {
     pub(crate) key: Key,
     is_derived: bool,
     treatment: Treatment,
+    origin: Origin,
+    /// What a variant of the call is compared with, if the key is derived from a part of the
+    /// arguments.
+    sketch: Option<Sketch>,
     request: Request,
     /// The request that keeps a doubt about a derived key for longer than the key itself lives (see
     /// `report_to_guard`).
     guard: Option<Request>,
+}
+
+/// Where the key of a call comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum KeySource {
+    Caller,
+    Arguments,
+    /// The arguments that identify the call.
+    Identity,
+}
+
+/// What all requests of a call have in common.
+#[derive(Clone)]
+struct Origin {
+    namespace: Namespace,
+    tool: Arc<str>,
+    principal: Arc<str>,
+    fingerprint: Fingerprint,
+}
+
+impl Origin {
+    fn request(&self, engine: &Engine, key: &Key, policy: Policy) -> Request {
+        let (namespace, policy) = (self.namespace.clone(), Arc::new(policy));
+        let request = Request::new(engine, namespace, key, self.fingerprint, policy)
+            .with_operation(Arc::clone(&self.tool));
+        match &*self.principal {
+            "" => request,
+            _ => request.with_actor(Arc::clone(&self.principal)),
+        }
+    }
 }
 
 /// A call that is about to be forwarded.
@@ -70,7 +114,7 @@ pub(crate) struct OutgoingCall {
 #[derive(Clone, Debug)]
 pub(crate) struct OpenDoubt {
     leases: Vec<(Identity, Fence)>,
-    treatment: Treatment,
+    terms: AnswerTerms,
 }
 
 impl Gateway {
@@ -80,7 +124,11 @@ impl Gateway {
     /// A sentence that says which setting is wrong.
     pub fn new(semel: Semel, settings: Settings) -> Result<Arc<Self>, String> {
         settings.check()?;
-        Ok(Arc::new(Self { semel, settings }))
+        Ok(Arc::new(Self {
+            semel,
+            settings,
+            rewordings: Rewordings::default(),
+        }))
     }
 
     /// Sleeps on the engine's clock.
@@ -117,16 +165,22 @@ impl Gateway {
             return Plan::Pass;
         }
         let secret = self.semel.engine().secret();
-        let key = call
-            .take_key(facts, self.semel.key_rules())
-            .and_then(|given| call.choose_key(given, treatment.key, caller, secret));
-        let (key, is_derived) = match key {
-            Ok(CallKey::Given(key)) => (key, false),
-            Ok(CallKey::Derived(key)) => (key, true),
+        let (settings, tool) = (&self.settings, call.tool.clone());
+        let identity = settings.identity_rule(&tool);
+        if identity.is_some() {
+            call.take_new_call(facts);
+        }
+        let key = call.take_key(facts, self.semel.key_rules());
+        let key =
+            key.and_then(|given| call.choose_key(given, treatment.key, identity, caller, secret));
+        let (key, source) = match key {
+            Ok(CallKey::Given(key)) => (key, KeySource::Caller),
+            Ok(CallKey::Derived(key)) => (key, KeySource::Arguments),
+            Ok(CallKey::Identity(key)) => (key, KeySource::Identity),
             Ok(CallKey::None) => return Plan::Keyless(call.to_message(None)),
             Err(error) => return self.refuse(&call, answer::NO_KEY, &error),
         };
-        match self.prepare(call, key, is_derived, treatment, caller) {
+        match self.prepare(call, key, source, treatment, caller) {
             Ok(keyed) => Plan::Run(Box::new(keyed)),
             Err((call, error)) => self.refuse(&call, answer::REFUSED, &error),
         }
@@ -155,7 +209,7 @@ impl Gateway {
         &self,
         call: Call,
         key: Key,
-        is_derived: bool,
+        source: KeySource,
         treatment: Treatment,
         caller: &Caller,
     ) -> Result<KeyedCall, (Box<Call>, NamespaceError)> {
@@ -163,16 +217,23 @@ impl Gateway {
             Ok(namespace) => namespace,
             Err(error) => return Err((Box::new(call), error)),
         };
-        let fingerprint = call.fingerprint(caller, self.semel.engine().secret());
-        let tool: Arc<str> = call.tool.as_str().into();
+        let engine = self.semel.engine();
+        let origin = Origin {
+            namespace,
+            tool: call.tool.as_str().into(),
+            principal: caller.principal.as_str().into(),
+            fingerprint: call.fingerprint(caller, engine.secret()),
+        };
+        let is_derived = source != KeySource::Caller;
+        let is_identity = source == KeySource::Identity;
+        let arguments = call.arguments_value().filter(|_| is_identity);
+        let sketch =
+            arguments.map(|value| Sketch::new(&value, &caller.credentials, engine.secret()));
         let request = |key: &Key, policy: Policy| {
-            let engine = self.semel.engine();
-            let policy = Arc::new(policy);
-            let request = Request::new(engine, namespace.clone(), key, fingerprint, policy)
-                .with_operation(Arc::clone(&tool));
-            match caller.principal.as_str() {
-                "" => request,
-                principal => request.with_actor(principal),
+            let request = origin.request(engine, key, policy);
+            match is_identity {
+                true => request.hold_variants(),
+                false => request,
             }
         };
         let policy = match is_derived {
@@ -190,6 +251,8 @@ impl Gateway {
             key,
             is_derived,
             treatment,
+            sketch,
+            origin,
         })
     }
 
@@ -216,10 +279,16 @@ impl Gateway {
             key,
             is_derived,
             treatment,
+            origin,
+            sketch,
             request,
             guard,
         } = keyed;
         let call = Arc::new(call);
+        let noted = sketch.as_ref().map(Sketch::to_bytes);
+        let terms = AnswerTerms::new(treatment.errors, noted.as_ref());
+        // In observe mode a call waits for no more of the store than its claim (P39).
+        let noted = noted.filter(|_| self.settings.enforces());
         // A derived key is used again by the next equal call after the window, which is a new
         // operation for the systems behind. So only the caller's own keys are passed on.
         let pass_key = self.settings.pass_key && !is_derived;
@@ -229,7 +298,7 @@ impl Gateway {
             .map(|request| *request.identity())
             .collect();
         let sending = {
-            let call = Arc::clone(&call);
+            let (call, terms) = (Arc::clone(&call), terms.clone());
             move |leases: &[&Lease]| {
                 let downstream = leases.first().filter(|_| pass_key);
                 let downstream = downstream.map(|lease| lease.derive_key("mcp"));
@@ -239,38 +308,71 @@ impl Gateway {
                     downstream,
                     doubt: OpenDoubt {
                         leases: identities.into_iter().zip(fences).collect(),
-                        treatment,
+                        terms,
                     },
                 }
             }
         };
+        let forward = move |leases: &[&Lease]| send(sending(leases));
+        let response = self.execute(request, guard, noted, terms.clone(), forward);
+        let response = response.await;
+        match sketch.filter(|_| is_held(&response)) {
+            None => answer::write(&self.settings, &call, &key, response),
+            Some(sketch) => {
+                let variant = Variant {
+                    call: &call,
+                    key,
+                    origin,
+                    treatment,
+                    sketch,
+                    terms,
+                };
+                Box::pin(self.hold(variant)).await
+            }
+        }
+    }
+
+    /// Runs the call through the engine: under its own record, and under its guard's if it has one.
+    async fn execute<F>(
+        &self,
+        request: Request,
+        guard: Option<Request>,
+        noted: Option<Bytes>,
+        terms: AnswerTerms,
+        forward: F,
+    ) -> Response<Outcome>
+    where
+        F: FnOnce(&[&Lease]) -> BoxFuture<'static, Outcome> + Send + 'static,
+    {
         let engine = self.semel.engine();
-        let errors = treatment.errors;
-        let response = match guard {
-            None => {
-                let effect = move |lease: Lease| async move {
-                    send(sending(&[&lease])).await.report(errors)
+        let Some(guard) = guard else {
+            let effect = move |lease: Lease| async move {
+                let outcome = match note(&lease, noted).await {
+                    Ok(()) => forward(&[&lease]).await,
+                    Err(outcome) => outcome,
                 };
-                engine.execute(request, effect).await
-            }
-            Some(guard) => {
-                let inner = engine.clone();
-                let effect = move |lease: Lease| async move {
-                    let effect = move |guarding: Lease| async move {
-                        let outcome = send(sending(&[&lease, &guarding])).await;
-                        report_to_guard(outcome, treatment)
-                    };
-                    outcome_of_guard(inner.execute(guard, effect).await).report(errors)
-                };
-                engine.execute(request, effect).await
-            }
+                outcome.report(&terms)
+            };
+            return engine.execute(request, effect).await;
         };
-        answer::write(&self.settings, &call, &key, response)
+        let inner = engine.clone();
+        let effect = move |lease: Lease| async move {
+            let guard_terms = terms.clone();
+            let effect = move |guarding: Lease| async move {
+                let outcome = match note(&guarding, noted).await {
+                    Ok(()) => forward(&[&lease, &guarding]).await,
+                    Err(outcome) => outcome,
+                };
+                report_to_guard(outcome, &guard_terms)
+            };
+            outcome_of_guard(inner.execute(guard, effect).await).report(&terms)
+        };
+        engine.execute(request, effect).await
     }
 
     /// Resolves a doubt with an answer that arrived after the time limit.
     pub(crate) async fn resolve_late(&self, doubt: &OpenDoubt, message: &[u8]) {
-        let mut resolution = match outcome::late_verdict(message, doubt.treatment.errors) {
+        let mut resolution = match outcome::late_verdict(message, &doubt.terms) {
             Some(Verdict::Complete(answer)) => Resolution::Complete(Arc::new(answer)),
             Some(Verdict::Fail(answer)) => Resolution::Fail(Arc::new(answer)),
             Some(_) => Resolution::Release,
@@ -316,11 +418,31 @@ pub(crate) fn guard_key(key: &Key) -> Option<Key> {
         .filter(|_| is_digest)
 }
 
+/// Notes in the record what variants of the call are compared with.
+async fn note(lease: &Lease, sketch: Option<Bytes>) -> Result<(), Outcome> {
+    let Some(sketch) = sketch else { return Ok(()) };
+    let why = "the store of idempotency keys gave no answer";
+    let noted = lease.checkpoint(sketch).await;
+    noted.map_err(|_| Outcome::NotSent(why))
+}
+
+/// Whether the engine held a call, because it is a variant of an earlier one.
+fn is_held(response: &Response<Outcome>) -> bool {
+    match response {
+        Response::Problem(problem) => matches!(problem, Problem::Held),
+        Response::Ran(Ran {
+            value: Outcome::Problem(problem),
+            ..
+        }) => matches!(**problem, Problem::Held),
+        _ => false,
+    }
+}
+
 /// The verdict for the guard record. A settled outcome releases it. An unknown outcome stays in
 /// doubt for the full retention, because a derived key lives only for minutes and the same call
 /// would act again after that.
-fn report_to_guard(outcome: Outcome, treatment: Treatment) -> Report<Outcome> {
-    let verdict = match outcome.is_settled(treatment.errors) {
+fn report_to_guard(outcome: Outcome, terms: &AnswerTerms) -> Report<Outcome> {
+    let verdict = match outcome.is_settled(terms) {
         true => Verdict::NoEffect,
         false => Verdict::Unknown,
     };

@@ -8,15 +8,17 @@
 //! | module | content |
 //! |---|---|
 //! | `members`, `message` | JSON objects that keep their bytes; JSON-RPC messages |
+//! | `pointer`, `identity` | JSON pointers to arguments; which arguments identify a call |
 //! | `hints`, `settings`, `tools` | hints of the server, rules of the user, the tool list |
 //! | `call` | key and fingerprint of a call |
+//! | `rewordings` | in observe mode, how calls that look like retries differ |
 //! | `outcome` | the outcome of a forwarded call, and its verdict |
 //! | `answer` | the reply to the caller |
 //! | `gateway`, `status` | runs a call through the engine; the built-in tool `semel_status` |
 //! | `peer`, `lines`, `process` | one end of a session, messages as lines, a server process |
 //! | `session`, `forward` | relays messages between a client and a server; calls to the server |
 //! | `http`, `stdio` | the two transports |
-//! | `lint` | finds tools that are unsafe to retry |
+//! | `suggest`, `lint` | guesses what identifies a call; finds tools that are unsafe to retry |
 //!
 //! Modules import only from rows above their own (`cargo xtask deps` checks that there is no
 //! circle).
@@ -29,23 +31,29 @@ pub mod fuzzing;
 mod gateway;
 mod hints;
 mod http;
+mod identity;
 mod lines;
 mod lint;
 mod members;
 mod message;
 mod outcome;
 mod peer;
+mod pointer;
 mod process;
+mod rewordings;
 mod session;
 mod settings;
 mod status;
 mod stdio;
+mod suggest;
 mod tools;
 
 pub use call::Caller;
 pub use gateway::Gateway;
 pub use http::{CallerToken, HttpFrontend, HttpListener, HttpUpstream, ListenError};
-pub use lint::{LintError, LintFinding, LintSeverity, LintTarget, lint};
+pub use lint::{LintError, LintFinding, LintSeverity, LintTarget, lint, suggest};
+pub use pointer::ArgumentPath;
 pub use process::{RunError, ServerCommand};
 pub use settings::{CrashRule, ErrorRule, KeyRule, Settings, ToolRule};
 pub use stdio::{serve_command, serve_upstream};
+pub use suggest::{SuggestedRule, Suggestion};

@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::http::HttpUpstream;
 use crate::lines;
 use crate::process::{RunError, ServerCommand};
+use crate::suggest::{Suggestion, suggest as suggest_rule};
 
 /// How long a server may take to start and to list its tools.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -67,6 +68,27 @@ pub enum LintError {
 /// # Errors
 /// [`LintError`] if the tools cannot be listed.
 pub async fn lint(server: LintTarget) -> Result<(usize, Vec<LintFinding>), LintError> {
+    let tools = list_tools(server).await?;
+    let findings = tools.iter().flat_map(lint_tool).collect();
+    Ok((tools.len(), findings))
+}
+
+/// Guesses which arguments identify the calls of a server's tools that act.
+///
+/// # Errors
+/// As [`lint`].
+pub async fn suggest(server: LintTarget) -> Result<Vec<Suggestion>, LintError> {
+    let tools = list_tools(server).await?;
+    let reads = |tool: &Tool| {
+        let hints = tool.annotations.as_ref();
+        hints.is_some_and(|hints| hints.read_only_hint == Some(true))
+    };
+    let acting = tools.iter().filter(|tool| !reads(tool));
+    let suggestions = acting.map(|tool| suggest_rule(&tool.name, &tool.input_schema));
+    Ok(suggestions.collect())
+}
+
+async fn list_tools(server: LintTarget) -> Result<Vec<Tool>, LintError> {
     let clock = semel::tokio_env().clock;
     let (process, mut end) = match server {
         LintTarget::Command(command) => {
@@ -101,9 +123,7 @@ pub async fn lint(server: LintTarget) -> Result<(usize, Vec<LintFinding>), LintE
     if let Some(process) = process {
         process.end(&*clock).await;
     }
-    let tools = tools.map_err(|_| LintError::Slow)??;
-    let findings = tools.iter().flat_map(lint_tool).collect();
-    Ok((tools.len(), findings))
+    tools.map_err(|_| LintError::Slow)?
 }
 
 /// Arguments by which a tool can recognize a repeated call, in lower case without separators.

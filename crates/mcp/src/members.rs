@@ -36,6 +36,10 @@ impl Members {
         self.get(name).is_some()
     }
 
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| &**name)
+    }
+
     /// The value parsed as a `T`; `None` if it is missing or of another type.
     pub(crate) fn read<'a, T: Deserialize<'a>>(&'a self, name: &str) -> Option<T> {
         serde_json::from_str(self.get(name)?.get()).ok()

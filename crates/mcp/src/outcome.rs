@@ -15,6 +15,35 @@ use crate::settings::ErrorRule;
 /// key.
 pub(crate) const HEAD: &[u8] = b"mcp/1";
 
+/// What a record keeps of a call beside its result.
+#[derive(Clone, Debug)]
+pub(crate) struct AnswerTerms {
+    pub(crate) errors: ErrorRule,
+    /// The head of the answer.
+    pub(crate) head: Bytes,
+}
+
+impl AnswerTerms {
+    /// `sketch` is what a later call with the same identity is compared with.
+    pub(crate) fn new(errors: ErrorRule, sketch: Option<&Bytes>) -> Self {
+        let head = sketch.map(|sketch| [HEAD, b"\n", sketch].concat().into());
+        Self {
+            errors,
+            head: head.unwrap_or(Bytes::from_static(HEAD)),
+        }
+    }
+}
+
+/// Whether the gateway stored the answer with this head.
+pub(crate) fn is_own_head(head: &[u8]) -> bool {
+    head == HEAD || sketch_in_head(head).is_some()
+}
+
+/// The sketch in the head of a stored answer.
+pub(crate) fn sketch_in_head(head: &[u8]) -> Option<&[u8]> {
+    head.strip_prefix(HEAD)?.strip_prefix(b"\n")
+}
+
 /// The outcome of a call.
 #[derive(Clone, Debug)]
 pub(crate) enum Outcome {
@@ -46,18 +75,18 @@ pub(crate) struct HttpReply {
 
 impl Outcome {
     /// Whether the outcome is certain.
-    pub(crate) fn is_settled(&self, errors: ErrorRule) -> bool {
-        !matches!(self.verdict(errors), Verdict::Unknown | Verdict::Retry)
+    pub(crate) fn is_settled(&self, terms: &AnswerTerms) -> bool {
+        !matches!(self.verdict(terms), Verdict::Unknown | Verdict::Retry)
     }
 
-    pub(crate) fn report(self, errors: ErrorRule) -> Report<Self> {
-        let verdict = self.verdict(errors);
+    pub(crate) fn report(self, terms: &AnswerTerms) -> Report<Self> {
+        let verdict = self.verdict(terms);
         Report::new(self, verdict)
     }
 
-    fn verdict(&self, errors: ErrorRule) -> Verdict {
+    fn verdict(&self, terms: &AnswerTerms) -> Verdict {
         match self {
-            Self::Answered(message) => verdict_of_message(message, errors),
+            Self::Answered(message) => verdict_of_message(message, terms),
             Self::Http(reply) if reply.status.is_client_error() => Verdict::NoEffect,
             Self::Http(_) | Self::Lost | Self::Cancelled => Verdict::Retry,
             Self::NotSent(_) => Verdict::NoEffect,
@@ -84,7 +113,7 @@ impl Outcome {
 /// method, invalid parameters.
 const NOT_BEGUN: [i64; 4] = [-32700, -32600, -32601, -32602];
 
-fn verdict_of_message(message: &[u8], errors: ErrorRule) -> Verdict {
+fn verdict_of_message(message: &[u8], terms: &AnswerTerms) -> Verdict {
     let Some(message) = Members::parse(message) else {
         return Verdict::Retry;
     };
@@ -108,24 +137,24 @@ fn verdict_of_message(message: &[u8], errors: ErrorRule) -> Verdict {
         return Verdict::NoEffect;
     }
     let failed = says.read::<bool>("isError").unwrap_or(false);
-    match (failed, errors) {
-        (false, _) => Verdict::Complete(stored_answer(result)),
-        (true, ErrorRule::Keep) => Verdict::Fail(stored_answer(result)),
+    match (failed, terms.errors) {
+        (false, _) => Verdict::Complete(stored_answer(result, terms)),
+        (true, ErrorRule::Keep) => Verdict::Fail(stored_answer(result, terms)),
         (true, ErrorRule::Release) => Verdict::NoEffect,
     }
 }
 
 /// The form in which a record stores a result.
-pub(crate) fn stored_answer(result: &RawValue) -> Answer {
+fn stored_answer(result: &RawValue, terms: &AnswerTerms) -> Answer {
     Answer {
-        head: Bytes::from_static(HEAD),
+        head: terms.head.clone(),
         body: AnswerBody::Kept(Bytes::copy_from_slice(result.get().as_bytes())),
     }
 }
 
 /// The verdict for a late answer; `None` if the answer leaves the doubt open.
-pub(crate) fn late_verdict(message: &[u8], errors: ErrorRule) -> Option<Verdict> {
-    match verdict_of_message(message, errors) {
+pub(crate) fn late_verdict(message: &[u8], terms: &AnswerTerms) -> Option<Verdict> {
+    match verdict_of_message(message, terms) {
         verdict @ (Verdict::Complete(_) | Verdict::Fail(_) | Verdict::NoEffect) => Some(verdict),
         _ => None,
     }
@@ -160,7 +189,8 @@ pub(crate) mod tests {
     }
 
     fn of(message: &str, errors: ErrorRule) -> Verdict {
-        Outcome::Answered(Bytes::copy_from_slice(message.as_bytes())).verdict(errors)
+        let terms = AnswerTerms::new(errors, None);
+        Outcome::Answered(Bytes::copy_from_slice(message.as_bytes())).verdict(&terms)
     }
 
     #[test]
@@ -182,10 +212,21 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn head_of_an_answer_carries_the_sketch() {
+        let sketch = Bytes::from_static(b"{}");
+        let terms = AnswerTerms::new(ErrorRule::Keep, Some(&sketch));
+        assert!(is_own_head(&terms.head) && is_own_head(HEAD));
+        assert_eq!(sketch_in_head(&terms.head), Some(&b"{}"[..]));
+        assert_eq!(sketch_in_head(HEAD), None);
+        assert!(!is_own_head(b"http") && !is_own_head(b"mcp/12"));
+    }
+
+    #[test]
     fn recorded_state_is_preserved() {
         for (state, fails) in [(State::Completed, false), (State::Failed, true)] {
             let replayed = replayed(state, b"", AnswerBody::Omitted { bytes: 0 });
-            let verdict = Outcome::Recorded(Box::new(replayed)).verdict(ErrorRule::Release);
+            let verdict = Outcome::Recorded(Box::new(replayed))
+                .verdict(&AnswerTerms::new(ErrorRule::Release, None));
             assert_eq!(matches!(verdict, Verdict::Fail(_)), fails);
             assert_eq!(matches!(verdict, Verdict::Complete(_)), !fails);
         }
@@ -195,7 +236,8 @@ pub(crate) mod tests {
     #[test]
     fn timeout_keeps_the_key() {
         for errors in [ErrorRule::Keep, ErrorRule::Release] {
-            assert_eq!(Outcome::TimedOut.verdict(errors), Verdict::Unknown);
+            let terms = AnswerTerms::new(errors, None);
+            assert_eq!(Outcome::TimedOut.verdict(&terms), Verdict::Unknown);
         }
     }
 }

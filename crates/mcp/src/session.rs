@@ -215,6 +215,8 @@ impl Session {
         let is_status = call.tool == STATUS_TOOL
             && self.gateway.settings.enforces()
             && self.catalog.get(STATUS_TOOL).is_none();
+        self.gateway
+            .report_rewording(&call, &self.caller, &self.catalog);
         if !is_status && !self.gateway.may_need_key(&call) {
             return self.send_to_server(message.text).await;
         }

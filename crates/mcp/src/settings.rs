@@ -9,6 +9,11 @@ use semel::{CrashPolicy, Mode, OnBusy, Policy};
 use serde::Deserialize;
 
 use crate::hints::Hints;
+use crate::identity::IdentityRule;
+use crate::pointer::ArgumentPath;
+
+/// The most arguments that a rule names.
+const MAX_PATHS: usize = 32;
 
 /// The settings of a gateway.
 #[derive(Clone, Debug)]
@@ -71,7 +76,7 @@ impl Settings {
             let told = |error| format!("lease, retention and window don't fit: {error}");
             policy.terms().map_err(told)?;
         }
-        Ok(())
+        self.tools.iter().try_for_each(ToolRule::check)
     }
 
     /// The scope of a tool's keys. See [`crate::Caller`] for `path`.
@@ -94,12 +99,19 @@ impl Settings {
         format!("{name}//{}", digest(tool))
     }
 
+    /// The rules for a tool, the most specific first.
+    fn rules<'a>(&'a self, tool: &'a str) -> impl Iterator<Item = &'a ToolRule> {
+        let rules = self.tools.iter();
+        rules.filter(move |rule| matches_pattern(&rule.name, tool))
+    }
+
+    /// Which arguments identify a call of the tool; `None` if all do.
+    pub(crate) fn identity_rule<'a>(&'a self, tool: &'a str) -> Option<IdentityRule<'a>> {
+        self.rules(tool).find_map(ToolRule::identity_rule)
+    }
+
     pub(crate) fn treatment(&self, tool: &str, hints: Hints) -> Treatment {
-        let rules: Vec<&ToolRule> = self
-            .tools
-            .iter()
-            .filter(|rule| matches_pattern(&rule.name, tool))
-            .collect();
+        let rules: Vec<&ToolRule> = self.rules(tool).collect();
         let rules = rules.as_slice();
         let bypass = hints.read_only || (hints.idempotent && self.bypass_idempotent);
         let by_hint = match (hints.idempotent, hints.destructive) {
@@ -114,7 +126,10 @@ impl Settings {
         };
         Treatment {
             bypass: rules.iter().find_map(|rule| rule.bypass).unwrap_or(bypass),
-            key: rules.iter().find_map(|rule| rule.key).unwrap_or_default(),
+            key: rules
+                .iter()
+                .find_map(|rule| rule.key_rule())
+                .unwrap_or_default(),
             crash,
             errors: rules
                 .iter()
@@ -159,6 +174,40 @@ pub struct ToolRule {
     pub bypass: Option<bool>,
     /// What happens to a result with `isError`.
     pub errors: Option<ErrorRule>,
+    /// The only arguments that identify a call. The key is derived from them.
+    pub identity: Option<Vec<ArgumentPath>>,
+    /// The arguments that don't identify a call. The key is derived from all others.
+    pub ignore: Option<Vec<ArgumentPath>>,
+}
+
+impl ToolRule {
+    fn identity_rule(&self) -> Option<IdentityRule<'_>> {
+        let only = self.identity.as_deref().map(IdentityRule::Only);
+        only.or_else(|| self.ignore.as_deref().map(IdentityRule::Except))
+    }
+
+    /// A rule about identity asks for a derived key.
+    fn key_rule(&self) -> Option<KeyRule> {
+        let derive = self.identity_rule().map(|_| KeyRule::Derive);
+        self.key.or(derive)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let wrong = |what: &str| Err(format!("[tools.{:?}] {what}", self.name));
+        let lists = [&self.identity, &self.ignore];
+        for list in lists.into_iter().flatten() {
+            if list.is_empty() || list.len() > MAX_PATHS {
+                return wrong("identity and ignore name 1 to 32 arguments");
+            }
+        }
+        if self.identity.is_some() && self.ignore.is_some() {
+            return wrong("identity and ignore exclude each other");
+        }
+        if self.identity_rule().is_some() && self.key_rule() != Some(KeyRule::Derive) {
+            return wrong("identity and ignore are for derived keys: set key = \"derive\"");
+        }
+        Ok(())
+    }
 }
 
 /// Where the key of a call comes from.
@@ -284,6 +333,7 @@ mod tests {
             crash: Some(CrashRule::Takeover),
             bypass: Some(false),
             errors: Some(ErrorRule::Keep),
+            ..ToolRule::default()
         });
         let expected = Treatment {
             bypass: false,
@@ -318,6 +368,43 @@ mod tests {
             assert!(!scope.contains("secret"), "{scope}");
             assert!(scope.ends_with("/pay"), "{scope}");
         }
+    }
+
+    #[test]
+    fn rule_about_identity_derives_the_key() {
+        let paths = || Some(vec![ArgumentPath::parse("/to").unwrap()]);
+        let of = |rule: ToolRule| {
+            let mut settings = Settings::new("a");
+            let name = "pay".to_owned();
+            settings.tools.push(ToolRule { name, ..rule });
+            settings
+        };
+        let settings = of(ToolRule {
+            identity: paths(),
+            ..ToolRule::default()
+        });
+        assert!(settings.check().is_ok());
+        let treatment = settings.treatment("pay", Hints::default());
+        assert_eq!(treatment.key, KeyRule::Derive);
+        assert!(settings.identity_rule("pay").is_some());
+        assert!(settings.identity_rule("play").is_none());
+        let both = of(ToolRule {
+            identity: paths(),
+            ignore: paths(),
+            ..ToolRule::default()
+        });
+        assert!(both.check().unwrap_err().contains("exclude"));
+        let unused = of(ToolRule {
+            ignore: paths(),
+            key: Some(KeyRule::Optional),
+            ..ToolRule::default()
+        });
+        assert!(unused.check().unwrap_err().contains("derive"));
+        let none = of(ToolRule {
+            identity: Some(Vec::new()),
+            ..ToolRule::default()
+        });
+        assert!(none.check().unwrap_err().contains("1 to 32"));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! [`Catalog`]: the tool list of a server. It remembers what the server declares, and adds the key
 //! argument to the list that callers see.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,6 +19,9 @@ use crate::settings::Settings;
 pub(crate) const KEY: &str = "idempotencyKey";
 pub(crate) const KEY_SNAKE_CASE: &str = "idempotency_key";
 
+/// The flag that tools with a rule about identity gain.
+pub(crate) const NEW_CALL: &str = "newCall";
+
 /// The largest number of tools remembered. Further tools are treated as if the server declared
 /// nothing.
 const MAX_TOOLS: usize = 10_000;
@@ -31,12 +35,17 @@ pub(crate) struct ToolFacts {
     /// Whether the tool itself declares an argument of this name, and so receives it.
     pub(crate) declares_key: bool,
     pub(crate) declares_snake_case_key: bool,
+    /// Whether the tool itself declares the flag.
+    pub(crate) declares_new_call: bool,
 }
+
+/// The names of the arguments that a tool declares.
+pub(crate) type ArgumentNames = Arc<BTreeSet<String>>;
 
 /// The known tools of one server.
 #[derive(Debug, Default)]
 pub(crate) struct Catalog {
-    tools: RwLock<HashMap<String, ToolFacts>>,
+    tools: RwLock<HashMap<String, (ToolFacts, ArgumentNames)>>,
     /// Whether the whole list was read since the server last announced a change.
     whole: RwLock<bool>,
     /// The principal of the last failed list request, and its time. Another principal may succeed.
@@ -45,7 +54,12 @@ pub(crate) struct Catalog {
 
 impl Catalog {
     pub(crate) fn get(&self, tool: &str) -> Option<ToolFacts> {
-        self.tools.read().get(tool).copied()
+        self.tools.read().get(tool).map(|(facts, _)| *facts)
+    }
+
+    pub(crate) fn argument_names(&self, tool: &str) -> Option<ArgumentNames> {
+        let tools = self.tools.read();
+        tools.get(tool).map(|(_, names)| Arc::clone(names))
     }
 
     /// Whether a list request as this principal would bring nothing new about the tool.
@@ -73,10 +87,10 @@ impl Catalog {
         *self.failed.write() = None;
     }
 
-    fn learn(&self, name: &str, facts: ToolFacts) {
+    fn learn(&self, name: &str, facts: ToolFacts, arguments: ArgumentNames) {
         let mut tools = self.tools.write();
         if tools.len() < MAX_TOOLS || tools.contains_key(name) {
-            tools.insert(name.to_owned(), facts);
+            tools.insert(name.to_owned(), (facts, arguments));
         }
     }
 
@@ -111,7 +125,7 @@ impl Catalog {
         (message.to_bytes().into(), next)
     }
 
-    /// Remembers a tool. Returns the changed tool if it gains the key argument.
+    /// Remembers a tool. Returns the changed tool if it gains an argument.
     fn learn_and_change(&self, tool: &RawValue, settings: &Settings) -> Option<Box<RawValue>> {
         let mut tool = Members::from_raw(tool)?;
         let name = tool.read::<String>("name")?;
@@ -122,13 +136,24 @@ impl Catalog {
             hints,
             declares_key: properties.has(KEY),
             declares_snake_case_key: properties.has(KEY_SNAKE_CASE),
+            declares_new_call: properties.has(NEW_CALL),
         };
-        self.learn(&name, facts);
-        let passes = settings.treatment(&name, hints).bypass || !settings.enforces();
-        if passes || facts.declares_key || facts.declares_snake_case_key {
+        let arguments = properties.names().map(str::to_owned).collect();
+        self.learn(&name, facts, Arc::new(arguments));
+        if settings.treatment(&name, hints).bypass || !settings.enforces() {
             return None;
         }
-        properties.set(KEY, &key_argument());
+        let gains_key = !facts.declares_key && !facts.declares_snake_case_key;
+        let gains_flag = settings.identity_rule(&name).is_some() && !facts.declares_new_call;
+        if !gains_key && !gains_flag {
+            return None;
+        }
+        if gains_key {
+            properties.set(KEY, &key_argument());
+        }
+        if gains_flag {
+            properties.set(NEW_CALL, &new_call_argument());
+        }
         schema.set("properties", &properties);
         tool.set("inputSchema", &schema);
         serde_json::value::to_raw_value(&tool).ok()
@@ -170,6 +195,16 @@ fn key_argument() -> serde_json::Value {
     })
 }
 
+/// The schema of the flag that tools with a rule about identity gain.
+fn new_call_argument() -> serde_json::Value {
+    json!({
+        "type": "boolean",
+        "description": "Leave this out at first. If a call was held because it resembles an earlier \
+            one: true says that a second, separate action is meant; false says that it is the \
+            earlier call again, and gets its result.",
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -201,6 +236,30 @@ mod tests {
         assert!(catalog.get("own").unwrap().declares_snake_case_key);
         assert!(catalog.get("look").unwrap().hints.read_only);
         assert!(*catalog.whole.read());
+    }
+
+    #[test]
+    fn tools_with_a_rule_about_identity_gain_the_flag() {
+        let mut settings = Settings::new("test");
+        settings.tools.push(crate::settings::ToolRule {
+            name: "p*".to_owned(),
+            ignore: Some(vec![crate::pointer::ArgumentPath::parse("/note").unwrap()]),
+            ..Default::default()
+        });
+        let own = json!({"idempotency_key": {}, NEW_CALL: {"type": "string"}});
+        let list = json!({"id": 7, "result": {"tools": [
+            {"name": "pay", "inputSchema": {"properties": {"idempotencyKey": {}}}},
+            {"name": "put", "inputSchema": {"properties": own}},
+            {"name": "mail", "inputSchema": {"properties": {}}},
+        ], "nextCursor": "2"}});
+        let catalog = Catalog::default();
+        let text = Bytes::from(serde_json::to_vec(&list).unwrap());
+        let page: Value = serde_json::from_slice(&catalog.read_page(&text, &settings).0).unwrap();
+        let gained = |n: usize| &page["result"]["tools"][n]["inputSchema"]["properties"][NEW_CALL];
+        assert_eq!(gained(0)["type"], "boolean");
+        assert_eq!(gained(1)["type"], "string", "its own");
+        assert!(gained(2).is_null());
+        assert!(catalog.get("put").unwrap().declares_new_call);
     }
 
     #[test]

@@ -69,9 +69,9 @@ export function sums(seconds) {
 }
 
 /** Requests with a key, however they ended. */
-export const KEYED = ["ran", "handed_out", "replayed", "conflicts", "in_flight", "in_doubt", "unavailable", "unprotected", "other"];
+export const KEYED = ["ran", "handed_out", "replayed", "conflicts", "held", "in_flight", "in_doubt", "unavailable", "unprotected", "other"];
 /** Those that got neither a run nor a replay. */
-export const PROBLEMS = ["conflicts", "in_flight", "in_doubt", "unavailable", "other"];
+export const PROBLEMS = ["conflicts", "held", "in_flight", "in_doubt", "unavailable", "other"];
 
 /** `ok`, or what is wrong and since when. */
 export function health() {

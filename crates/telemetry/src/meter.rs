@@ -238,6 +238,10 @@ impl Meter {
                 let labels = series.labels.with(&[("known", known)]);
                 self.registry.counter(&t::RECOVERED, &labels).increment(1);
             }
+            Step::Verified { found, .. } => {
+                let labels = series.labels.with(&[("found", found.as_str())]);
+                self.registry.counter(&t::VERIFIED, &labels).increment(1);
+            }
             Step::Observed { ref decision } => {
                 let labels = series.labels.with(&[("would", decision.as_str())]);
                 self.registry.counter(&t::OBSERVED, &labels).increment(1);
@@ -254,6 +258,7 @@ impl Meter {
             Step::LeaseLost { .. } => series.leases_lost.increment(1),
             Step::Unrecorded { .. } => series.unrecorded.increment(1),
             Step::InDoubt { .. } => series.in_doubt.increment(1),
+            Step::Held { .. } => series.held.increment(1),
             _ => {}
         }
     }

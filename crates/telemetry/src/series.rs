@@ -9,12 +9,13 @@ use crate::labels::{OTHER, outcome};
 use crate::table::{self as t, Metric};
 
 /// The labels of outcomes. Other outcomes are counted as the last one.
-pub(crate) const OUTCOMES: [&str; 15] = [
+pub(crate) const OUTCOMES: [&str; 16] = [
     "ran",
     "handed_out",
     "replayed",
     "unprotected",
     "conflict",
+    "held",
     "in_flight",
     "in_doubt",
     "store_unavailable",
@@ -116,6 +117,7 @@ pub(crate) struct Series {
     pub(crate) unlocked: Counter,
     pub(crate) mismatches: Counter,
     pub(crate) mismatch_retries: Counter,
+    pub(crate) held: Counter,
     pub(crate) oversized: Counter,
     pub(crate) deleted: Counter,
     pub(crate) failed_open: Counter,
@@ -130,6 +132,9 @@ impl Series {
             registry.histogram(metric, &labels.with(more))
         };
         // Starts at zero: a rate over a new series would miss its first value.
+        for found in ["done", "not_done", "unknown"] {
+            drop(counter(&t::VERIFIED, &[("found", found)]));
+        }
         for known in ["true", "false"] {
             drop(counter(&t::RECOVERED, &[("known", known)]));
         }
@@ -162,6 +167,7 @@ impl Series {
             unlocked: counter(&t::UNLOCKED, &[]),
             mismatches: counter(&t::MISMATCHES, &[]),
             mismatch_retries: counter(&t::MISMATCH_RETRIES, &[]),
+            held: counter(&t::HELD, &[]),
             oversized: counter(&t::OVERSIZED, &[]),
             deleted: counter(&t::DELETED, &[]),
             failed_open: counter(&t::FAILED_OPEN, &[]),

@@ -159,9 +159,15 @@ table! {
     /// Calls of recover hooks.
     RECOVERED = counter("semel_recovered_total", &["scope", "operation", "known"],
         "Calls of recover hooks, by whether they knew the outcome", "`Recovered`");
+    /// Lookups of outcomes.
+    VERIFIED = counter("semel_verified_total", &["scope", "operation", "found"],
+        "Outcomes in doubt that were looked up with another tool, by what was found", "`Verified`");
     /// Conflicts.
     MISMATCHES = counter("semel_mismatches_total", &["scope", "operation"],
         "Requests with a key that was used with another payload", "`Mismatched`");
+    /// Held requests.
+    HELD = counter("semel_held_total", &["scope", "operation"],
+        "Calls that resemble an earlier one and were held", "`Held`");
     /// New keys after a conflict.
     MISMATCH_RETRIES = counter("semel_mismatch_new_keys_total", &["scope", "operation"],
         "Payloads that were refused because of a conflict and then ran with another key", "`Answered`, by the fingerprint");

@@ -32,6 +32,8 @@ const (
 	CodeWebhookUnverified = "webhook_unverified"
 	// The key was used with another payload
 	CodeConflict = "idempotency_conflict"
+	// The call resembles an earlier one and was held
+	CodeHeld = "idempotency_held"
 	// A request with this key is still running
 	CodeInFlight = "idempotency_in_flight"
 	// Too many requests with this key are waiting
@@ -130,7 +132,7 @@ const (
 	CodeNotKept = "idempotency_not_kept"
 	// An operator recorded that the call failed
 	CodeFailed = "idempotency_failed"
-	// An operator recorded that the call took effect
+	// The call took effect, and there is no result of it
 	CodeNoResult = "idempotency_no_result"
 )
 
@@ -150,6 +152,7 @@ var Codes = map[string]Code{
 	CodeQuotaExceeded:                  {429, true, "The quota of idempotency keys is used up"},
 	CodeWebhookUnverified:              {401, false, "The webhook's signature is not valid"},
 	CodeConflict:                       {422, false, "The key was used with another payload"},
+	CodeHeld:                           {409, false, "The call resembles an earlier one and was held"},
 	CodeInFlight:                       {409, true, "A request with this key is still running"},
 	CodeTooManyWaiters:                 {429, true, "Too many requests with this key are waiting"},
 	CodeInDoubt:                        {409, false, "The outcome of an earlier request is unknown"},
@@ -199,5 +202,5 @@ var Codes = map[string]Code{
 	CodeRefused:                        {400, false, "The call was refused"},
 	CodeNotKept:                        {200, false, "Done before; the result was not kept"},
 	CodeFailed:                         {200, false, "An operator recorded that the call failed"},
-	CodeNoResult:                       {200, false, "An operator recorded that the call took effect"},
+	CodeNoResult:                       {200, false, "The call took effect, and there is no result of it"},
 }

@@ -11,3 +11,4 @@ mod peers;
 mod rules;
 mod support;
 mod talk;
+mod wording;

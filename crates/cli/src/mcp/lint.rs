@@ -1,7 +1,7 @@
 //! `semel mcp lint`: checks the tools of an MCP server.
 
 use clap::Args;
-use semel_mcp::{LintFinding, LintSeverity, LintTarget, lint};
+use semel_mcp::{LintFinding, LintSeverity, LintTarget, Suggestion, lint, suggest};
 use serde_json::json;
 
 use super::Target;
@@ -14,6 +14,7 @@ use crate::{out, runtime};
 Examples:
   semel mcp lint -- npx -y some-mcp-server
   semel mcp lint --upstream http://127.0.0.1:8000/mcp --json
+  semel mcp lint --suggest -- python server.py > mcp.toml   rules for `semel mcp --config`
 
 Exit codes: 0 no errors, 12 errors.")]
 pub(super) struct Lint {
@@ -22,6 +23,9 @@ pub(super) struct Lint {
     /// Print JSON.
     #[arg(long)]
     json: bool,
+    /// Print rules about the arguments that identify a call, as TOML, instead of findings.
+    #[arg(long, conflicts_with = "json")]
+    suggest: bool,
 }
 
 impl Lint {
@@ -39,6 +43,13 @@ impl Lint {
                 return Err(Exit::failed(exit::CONFIG, message));
             }
         };
+        if self.suggest {
+            let suggested = suggest(server).await;
+            let suggested =
+                suggested.map_err(|error| Exit::failed(exit::UNEXPECTED, error.to_string()))?;
+            out::say(rules(&suggested));
+            return Ok(());
+        }
         let checked = lint(server).await;
         let (tools, findings) =
             checked.map_err(|error| Exit::failed(exit::UNEXPECTED, error.to_string()))?;
@@ -56,6 +67,21 @@ impl Lint {
             _ => Err(Exit::failed(exit::BROKEN, "")),
         }
     }
+}
+
+/// The rules as a file for `semel mcp --config`.
+fn rules(suggested: &[Suggestion]) -> String {
+    let mut text =
+        "# Which arguments identify a call. Read each rule before you use it.\n".to_owned();
+    for suggestion in suggested {
+        // The names come from the server of somebody else.
+        let toml = suggestion.to_toml();
+        let lines: Vec<String> = toml.lines().map(out::printable).collect();
+        text.push('\n');
+        text.push_str(&lines.join("\n"));
+        text.push('\n');
+    }
+    text.trim_end().to_owned()
 }
 
 const fn word(severity: LintSeverity) -> &'static str {

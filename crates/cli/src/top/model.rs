@@ -102,7 +102,7 @@ impl Model {
             self.rates = Rates {
                 fresh: rate(&["claimed", "taken_over"]),
                 replays: rate(&["replayed"]),
-                conflicts: rate(&["mismatched"]),
+                conflicts: rate(&["mismatched", "held"]),
                 busy: rate(&["busy"]),
                 passed: rate(&["passed"]),
                 store_failures: rate(&["store_failed"]),

@@ -59,9 +59,9 @@ fn admit_from_cache(engine: &Shared, request: &Request, now: Tick) -> Option<Adm
     {
         CacheLookup::Nothing => None,
         CacheLookup::Mismatch(original) => {
-            let asked = request.fingerprint;
-            engine.emit(&request.subject, Step::Mismatched { asked, original });
-            Some(Admission::Problem(Problem::Mismatch))
+            let (step, problem) = request.refuse_other_payload(original);
+            engine.emit(&request.subject, step);
+            Some(Admission::Problem(problem))
         }
         CacheLookup::Replay(replay, number) => {
             let (state, number) = (replay.state, Some(number));
@@ -179,9 +179,9 @@ impl Claimant<'_> {
     }
 
     fn mismatch(&self, original: Mismatch) -> Admission<Won> {
-        let asked = self.request.fingerprint;
-        self.emit(Step::Mismatched { asked, original });
-        Admission::Problem(Problem::Mismatch)
+        let (step, problem) = self.request.refuse_other_payload(original);
+        self.emit(step);
+        Admission::Problem(problem)
     }
 
     fn observe(&self, claimed: Claimed, sent: Tick) -> Admission<Won> {
@@ -189,6 +189,7 @@ impl Claimant<'_> {
             Claimed::Won(grant) => return self.won(grant, sent, sent, None),
             Claimed::Replay(_) => ShadowDecision::Replay,
             Claimed::Busy(_) => ShadowDecision::Busy,
+            Claimed::Mismatch(_) if self.request.holds_variants => ShadowDecision::Held,
             Claimed::Mismatch(_) => ShadowDecision::Mismatch,
             Claimed::InDoubt(_) => ShadowDecision::InDoubt,
         };

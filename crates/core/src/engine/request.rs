@@ -5,9 +5,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::Engine;
-use crate::claim::{Claim, ClaimTermsError, InDoubt, Resolution};
+use super::response::Problem;
+use crate::claim::{Claim, ClaimTermsError, InDoubt, Mismatch, Resolution};
 use crate::data_subject::DataSubject;
 use crate::env::BoxFuture;
+use crate::event::Step;
 use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
 use crate::key::{Key, KeyHint};
@@ -25,6 +27,7 @@ pub struct Request {
     pub(super) recover: Option<Recover>,
     pub(super) retry: bool,
     pub(super) keeps_failures: bool,
+    pub(super) holds_variants: bool,
     /// Boxed, because few requests bring one and every request is moved several times.
     pub(super) token: Option<Box<Token>>,
     /// Boxed for the same reason.
@@ -100,6 +103,7 @@ impl Request {
             recover: None,
             retry: false,
             keeps_failures: true,
+            holds_variants: false,
             token: None,
             data_subject: None,
         }
@@ -152,6 +156,15 @@ impl Request {
         self
     }
 
+    /// Says that the key was derived from a part of the payload. Another payload under the key is a
+    /// variant of the first one, perhaps the same request in other words, so it is
+    /// [held](crate::Code::Held) and not called a conflict. Nothing runs in either case (P7).
+    #[must_use]
+    pub const fn hold_variants(mut self) -> Self {
+        self.holds_variants = true;
+        self
+    }
+
     /// Asks `recover` what happened if the key is in doubt (P40).
     #[must_use]
     pub fn recover_with(mut self, recover: Recover) -> Self {
@@ -163,6 +176,15 @@ impl Request {
     #[must_use]
     pub const fn identity(&self) -> &Identity {
         &self.subject.identity
+    }
+
+    /// What another payload under the key means: the event, and the problem for the caller (P7).
+    pub(super) const fn refuse_other_payload(&self, original: Mismatch) -> (Step, Problem) {
+        let asked = self.fingerprint;
+        match self.holds_variants {
+            true => (Step::Held { asked, original }, Problem::Held),
+            false => (Step::Mismatched { asked, original }, Problem::Mismatch),
+        }
     }
 
     #[inline]

@@ -132,6 +132,10 @@ pub enum Problem {
     /// The key was used with another payload.
     #[error("this key was already used with another payload; use a new key for a new request")]
     Mismatch,
+    /// The key was derived from a part of the payload, and an earlier payload had the same part and
+    /// another rest.
+    #[error("an earlier request resembles this one, which was held: nothing was started")]
+    Held,
     /// Another request with the same key is running.
     #[error("another request with this key is still running; retry in {retry_after:?}")]
     Busy {
@@ -227,6 +231,7 @@ impl Problem {
     pub const fn code(&self) -> Code {
         match self {
             Self::Mismatch => Code::Conflict,
+            Self::Held => Code::Held,
             Self::Busy { .. } => Code::InFlight,
             Self::InDoubt(_) => Code::InDoubt,
             Self::Unavailable { .. } => Code::StoreUnavailable,

@@ -11,7 +11,7 @@ use super::{ErrorResult, Reply, raw, write_error};
 use crate::call::Call;
 use crate::members::Members;
 use crate::message;
-use crate::outcome::HEAD;
+use crate::outcome::is_own_head;
 use crate::settings::Settings;
 
 /// Members of `_meta` that mark a replay.
@@ -35,7 +35,7 @@ pub(super) fn replay(settings: &Settings, call: &Call, replayed: &Replayed) -> R
 /// Writes a stored answer, with `more` added to its metadata.
 fn write_stored(call: &Call, replay: &Replay, more: Members, say: bool) -> Reply {
     // Another head means that an operator resolved the call.
-    if &*replay.answer.head != HEAD {
+    if !is_own_head(&replay.answer.head) {
         return write_error(call, &by_operator(replay));
     }
     let body = match &replay.answer.body {
@@ -115,6 +115,7 @@ mod tests {
 
     use super::*;
     use crate::answer::tests::{call, value};
+    use crate::outcome::HEAD;
     use crate::outcome::tests::replayed;
 
     fn replayed_result(state: State, head: &'static [u8], body: AnswerBody) -> Value {

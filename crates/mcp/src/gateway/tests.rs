@@ -122,6 +122,188 @@ async fn answer_within_the_window_expires_with_the_window() {
     assert!(sent.is_some(), "after the window it is a new call");
 }
 
+/// A gateway whose keys are derived from `/to` alone.
+async fn gateway_by_identity() -> Arc<Gateway> {
+    let mut settings = Settings::new("test");
+    settings.policy.lease = WINDOW / 2;
+    settings.tools.push(ToolRule {
+        name: TOOL.to_owned(),
+        identity: Some(vec![crate::pointer::ArgumentPath::parse("/to").unwrap()]),
+        ..ToolRule::default()
+    });
+    let semel = Semel::open("memory://").await.unwrap();
+    Gateway::new(semel, settings).unwrap()
+}
+
+/// Makes a call with this outcome. Returns its result, and whether it was sent.
+async fn call_with(
+    gateway: &Arc<Gateway>,
+    arguments: &Value,
+    caller: &Caller,
+    outcome: Outcome,
+) -> (Value, bool) {
+    let Plan::Run(job) = gateway.plan(call(TOOL, arguments), None, caller) else {
+        panic!("it is not protected");
+    };
+    let sent = Arc::new(Mutex::new(false));
+    let seen = Arc::clone(&sent);
+    let send = move |_: OutgoingCall| -> BoxFuture<'static, Outcome> {
+        *seen.lock() = true;
+        Box::pin(async move { outcome })
+    };
+    let said: Value = match gateway.run(*job, send).await {
+        Reply::Message(text) => serde_json::from_slice(&text).unwrap(),
+        other => panic!("{other:?}"),
+    };
+    let was_sent = *sent.lock();
+    (said["result"].clone(), was_sent)
+}
+
+fn answered() -> Outcome {
+    Outcome::Answered(Bytes::from_static(ANSWER))
+}
+
+#[tokio::test]
+async fn variant_of_a_call_is_held_until_the_caller_says_what_it_is() {
+    let (gateway, nobody) = (gateway_by_identity().await, Caller::default());
+    let first = json!({"to": "a", "note": "rent"});
+    assert!(call_with(&gateway, &first, &nobody, answered()).await.1);
+    let reworded = json!({"to": "a", "note": "the rent"});
+    let (held, sent) = call_with(&gateway, &reworded, &nobody, answered()).await;
+    assert!(!sent, "{held}");
+    assert_eq!(held["isError"], true);
+    assert_eq!(held["_meta"]["semel/code"], Code::Held.as_str());
+    let against = &held["_meta"]["semel/heldAgainst"];
+    assert_eq!(against["differs"], json!(["/note"]), "{held}");
+    assert_eq!(against["state"], "completed");
+    assert!(!held.to_string().contains("rent"), "no value: {held}");
+    // It is the earlier call: its result, and no second act.
+    let same = json!({"to": "a", "note": "the rent", "newCall": false});
+    let (replay, sent) = call_with(&gateway, &same, &nobody, answered()).await;
+    assert!(!sent, "{replay}");
+    assert_eq!(replay["structuredContent"]["paid"], true, "{replay}");
+    assert_eq!(replay["_meta"]["semel/replayed"], true);
+    // It is a second call: it acts, once.
+    let new = json!({"to": "a", "note": "the rent", "newCall": true});
+    assert!(call_with(&gateway, &new, &nobody, answered()).await.1);
+    let (replay, sent) = call_with(&gateway, &new, &nobody, answered()).await;
+    assert!(!sent, "{replay}");
+    let keyed = json!({"to": "a", "note": "the rent", "idempotencyKey": "k-new"});
+    assert!(call_with(&gateway, &keyed, &nobody, answered()).await.1);
+    // The first call again is a replay, as before.
+    let (replay, sent) = call_with(&gateway, &first, &nobody, answered()).await;
+    assert!(
+        !sent && replay["_meta"]["semel/replayed"] == true,
+        "{replay}"
+    );
+}
+
+/// A doubt outlives the window, and its variants are held for as long.
+#[tokio::test]
+async fn variant_of_a_call_in_doubt_is_held() {
+    let mut settings = gateway_by_identity().await.settings.clone();
+    settings.window = WINDOW;
+    let gateway = Gateway::new(Semel::open("memory://").await.unwrap(), settings).unwrap();
+    let nobody = Caller::default();
+    let first = json!({"to": "a", "note": "rent"});
+    let (doubt, _) = call_with(&gateway, &first, &nobody, Outcome::TimedOut).await;
+    assert_eq!(doubt["_meta"]["semel/code"], Code::InDoubt.as_str());
+    let reworded = json!({"to": "a", "note": "the rent"});
+    for _ in 0..2 {
+        let (held, sent) = call_with(&gateway, &reworded, &nobody, answered()).await;
+        assert!(!sent, "{held}");
+        let against = &held["_meta"]["semel/heldAgainst"];
+        assert_eq!(against["state"], "in_doubt", "{held}");
+        assert_eq!(against["differs"], json!(["/note"]), "{held}");
+        gateway.sleep(WINDOW * 3 / 2).await;
+    }
+    let same = json!({"to": "a", "note": "the rent", "newCall": false});
+    let (doubt, sent) = call_with(&gateway, &same, &nobody, answered()).await;
+    assert!(!sent, "{doubt}");
+    assert_eq!(
+        doubt["_meta"]["semel/code"],
+        Code::InDoubt.as_str(),
+        "{doubt}"
+    );
+}
+
+#[tokio::test]
+async fn caller_with_other_credentials_learns_nothing_of_the_earlier_call() {
+    let gateway = gateway_by_identity().await;
+    let with = |credentials: &str| Caller {
+        credentials: credentials.to_owned(),
+        ..Caller::default()
+    };
+    let first = json!({"to": "a", "note": "rent"});
+    assert!(
+        call_with(&gateway, &first, &with("ann"), answered())
+            .await
+            .1
+    );
+    for arguments in [
+        json!({"to": "a", "note": "the rent"}),
+        json!({"to": "a", "note": "the rent", "newCall": false}),
+    ] {
+        for stranger in ["bob", ""] {
+            let (told, sent) = call_with(&gateway, &arguments, &with(stranger), answered()).await;
+            assert!(!sent, "{told}");
+            assert_eq!(
+                told["_meta"]["semel/code"],
+                Code::Conflict.as_str(),
+                "{told}"
+            );
+            assert!(!told.to_string().contains("heldAgainst"), "{told}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn call_without_identifying_arguments_is_compared_whole() {
+    let (gateway, nobody) = (gateway_by_identity().await, Caller::default());
+    for arguments in [json!({"note": "rent"}), json!({"note": "the rent"})] {
+        assert!(call_with(&gateway, &arguments, &nobody, answered()).await.1);
+        assert!(!call_with(&gateway, &arguments, &nobody, answered()).await.1);
+    }
+}
+
+/// An observer that collects what was held.
+#[derive(Default)]
+struct Held(Mutex<Vec<&'static str>>);
+
+impl semel::Observer for Held {
+    fn observe(&self, event: &semel::Event<'_>) {
+        match event.step {
+            Step::Held { .. } => self.0.lock().push("held"),
+            Step::Observed {
+                decision: ShadowDecision::Held,
+            } => self.0.lock().push("observed"),
+            Step::Mismatched { .. } => self.0.lock().push("mismatched"),
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn held_calls_are_reported_and_observed_ones_run() {
+    for (mode, told, runs) in [
+        (Mode::Enforce, "held", false),
+        (Mode::Observe, "observed", true),
+    ] {
+        let held = Arc::new(Held::default());
+        let semel = Semel::builder().observer(Arc::clone(&held) as _);
+        let mut settings = gateway_by_identity().await.settings.clone();
+        settings.policy.mode = mode;
+        let gateway = Gateway::new(semel.open("memory://").await.unwrap(), settings).unwrap();
+        let nobody = Caller::default();
+        let first = json!({"to": "a", "note": "rent"});
+        assert!(call_with(&gateway, &first, &nobody, answered()).await.1);
+        let reworded = json!({"to": "a", "note": "the rent"});
+        let (_, sent) = call_with(&gateway, &reworded, &nobody, answered()).await;
+        assert_eq!(sent, runs, "{mode:?}");
+        assert_eq!(*held.0.lock(), [told], "{mode:?}");
+    }
+}
+
 #[test]
 fn only_derived_keys_have_a_guard() {
     let guard = |key: &str| guard_key(&Key::parse(key).unwrap());

@@ -158,7 +158,9 @@ impl Proxy {
             path: self.path(&parts.uri),
             ..caller
         };
-        let own_status = self.catalog(&caller.path).get(STATUS_TOOL).is_some();
+        let catalog = self.catalog(&caller.path);
+        self.gateway.report_rewording(&call, &caller, &catalog);
+        let own_status = catalog.get(STATUS_TOOL).is_some();
         if call.tool == STATUS_TOOL && self.gateway.settings.enforces() && !own_status {
             return json_response(self.gateway.status(&call, &caller).await);
         }

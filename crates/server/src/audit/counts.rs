@@ -47,6 +47,7 @@ counts! {
     taken_over Step::Claimed { .. }
     replayed Step::Replayed { .. }
     mismatched Step::Mismatched { .. }
+    held Step::Held { .. }
     waited Step::WaitEnded { .. }
     busy Step::Busy { .. }
     renewed Step::Renewed { .. }
@@ -57,6 +58,7 @@ counts! {
     doubted Step::Settled { .. }
     unrecorded Step::Unrecorded { .. }
     in_doubt Step::InDoubt { .. }
+    verified Step::Verified { .. }
     resolved Step::Resolved { .. }
     unlocked Step::Unlocked { .. }
     reset Step::Deleted

@@ -253,10 +253,34 @@ fn describe_lease_step(step: &Step) -> (&'static str, Option<&'static str>, Valu
         Step::LeaseLost { fence } => ("idempotency.lease.lost", None, json!({"fence": fence.0})),
         Step::Unrecorded { fence } => ("idempotency.unrecorded", None, json!({"fence": fence.0})),
         Step::InDoubt { fence } => ("idempotency.in_doubt", None, json!({"fence": fence.0})),
+        Step::Held { asked, original } => (
+            "idempotency.held",
+            None,
+            json!({
+                "original_hash": labels::hash_prefix(&original.fingerprint),
+                "current_hash": labels::hash_prefix(asked),
+                "original_time": original.requested_at.map(format_time),
+            }),
+        ),
         Step::Recovered { fence, known } => (
             "idempotency.recovered",
             None,
             json!({"fence": fence.0, "known": known}),
+        ),
+        Step::Verified {
+            fence,
+            found,
+            attempts,
+            evidence,
+        } => (
+            "idempotency.verified",
+            None,
+            json!({
+                "fence": fence.0,
+                "found": found.as_str(),
+                "attempts": attempts,
+                "evidence": evidence.as_ref().map(labels::hash_prefix),
+            }),
         ),
         Step::Settled {
             state,

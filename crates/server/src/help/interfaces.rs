@@ -174,6 +174,14 @@ pub(super) const HELP: &[Help] = &[
         "Stop the work, and do not settle it. Claim again with the same key to get the outcome.",
         "The lease is too short for the work, or the worker paused for longer than its lease: \
          check `lease_ms` and renewals."),
+    help(Code::Held,
+        "The call has the same identity as an earlier one (the arguments that the tool's rule \
+         names), and its other arguments differ. It may be the earlier call in other words. \
+         Nothing was done.",
+        "If it is the same call in other words, call again with `newCall: false` for the earlier \
+         result. If it is a second call that is meant, use `newCall: true` or a new key.",
+        "`semel_held_total` counts these. If calls that are really different are held, name more \
+         arguments in `identity`, or fewer in `ignore`."),
     help(Code::NotSent,
         "The gateway did not send the call to the tool. Nothing was done.",
         "Call again with the same arguments and the same key.",
@@ -197,7 +205,8 @@ pub(super) const HELP: &[Help] = &[
         "It does not run again with this key. A new attempt needs a new key.",
         ""),
     help(Code::NoResult,
-        "An operator recorded that the call took effect.",
+        "An operator recorded that the call took effect, or a lookup with another tool showed it. \
+         Its own result is not known.",
         "Do not call again for it.",
         ""),
 ];

@@ -42,6 +42,8 @@ pub(crate) struct Tally {
     replayed: u32,
     /// Requests refused because the key was used with another payload.
     conflicts: u32,
+    /// Calls held because they resemble an earlier one.
+    held: u32,
     /// Requests refused because the key was running.
     in_flight: u32,
     /// Requests refused because the key was in doubt.
@@ -171,6 +173,7 @@ impl Second {
             Ending::HandedOut => &mut tally.handed_out,
             Ending::Unprotected => &mut tally.unprotected,
             Ending::Problem(Code::Conflict) => &mut tally.conflicts,
+            Ending::Problem(Code::Held) => &mut tally.held,
             Ending::Problem(Code::InFlight) => &mut tally.in_flight,
             Ending::Problem(Code::InDoubt) => &mut tally.in_doubt,
             Ending::Problem(Code::StoreUnavailable) => &mut tally.unavailable,
@@ -231,6 +234,7 @@ mod tests {
         };
         second.count(&answered(replayed, 2));
         second.count(&answered(Ending::Problem(Code::Conflict), 1));
+        second.count(&answered(Ending::Problem(Code::Held), 1));
         second.count(&answered(Ending::Problem(Code::Late), 1));
         second.count(&Step::Passed);
         let (sample, distributions) = second.close(5, Duration::from_millis(1003), ENGINE);
@@ -240,10 +244,11 @@ mod tests {
                 &json["ran"],
                 &json["replayed"],
                 &json["conflicts"],
+                &json["held"],
                 &json["other"],
                 &json["passed"]
             ],
-            [3, 1, 1, 1, 1]
+            [3, 1, 1, 1, 1, 1]
         );
         assert_eq!(
             [&json["number"], &json["span_ms"], &json["running"]],

@@ -26,6 +26,8 @@ pub(crate) struct ShadowScope {
     busy: u64,
     /// Requests that would have been refused because of another payload.
     mismatch: u64,
+    /// Calls that would have been held because they resemble an earlier one.
+    held: u64,
     /// Requests that would have been refused because the key is in doubt.
     in_doubt: u64,
     /// Requests that would have been refused because the store did not answer.
@@ -56,6 +58,7 @@ impl Shadow {
             ShadowDecision::Replay => &mut found.replay,
             ShadowDecision::Busy => &mut found.busy,
             ShadowDecision::Mismatch => &mut found.mismatch,
+            ShadowDecision::Held => &mut found.held,
             ShadowDecision::InDoubt => &mut found.in_doubt,
             ShadowDecision::Unavailable => &mut found.unavailable,
             ShadowDecision::Refuse(_) => &mut found.refused,

@@ -6,7 +6,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use semel_core::claim::Mismatch;
 use semel_core::event::{
-    BreakerState, BusyReason, Ending, Event, Observer, ShadowDecision, Step, StoreCall,
+    BreakerState, BusyReason, Ending, Event, LookupResult, Observer, ShadowDecision, Step,
+    StoreCall,
 };
 use semel_core::{Certainty, Code, Fence, Fingerprint, Identity, KeyRules, Namespace, State};
 use semel_core::{StoreErrorKind, Timestamp};
@@ -73,6 +74,13 @@ fn steps() -> Vec<Step> {
                 requested_at: Some(AT),
             },
         },
+        Step::Held {
+            asked: fingerprint(0xab),
+            original: Mismatch {
+                fingerprint: fingerprint(0xcd),
+                requested_at: Some(AT),
+            },
+        },
         Step::WaitBegan { position: 3 },
         Step::WaitEnded {
             waited: SPAN,
@@ -93,6 +101,12 @@ fn steps() -> Vec<Step> {
         Step::Recovered {
             fence: FENCE,
             known: true,
+        },
+        Step::Verified {
+            fence: FENCE,
+            found: LookupResult::Done,
+            attempts: 2,
+            evidence: Some(fingerprint(0xab)),
         },
         Step::Resolved {
             state: State::Completed,

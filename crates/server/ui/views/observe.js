@@ -5,7 +5,7 @@ import { count, percent } from "../format.js";
 import { live } from "../live.js";
 
 const KINDS = [
-  ["replay", "replayed", "Would replay"], ["busy", "waiting", "Would wait"], ["mismatch", "refused", "Conflict"],
+  ["replay", "replayed", "Would replay"], ["busy", "waiting", "Would wait"], ["mismatch", "refused", "Conflict"], ["held", "refused", "Held"],
   ["in_doubt", "failed", "In doubt"], ["unavailable", "failed", "Store away"], ["refused", "refused", "No usable key"],
 ];
 
@@ -35,6 +35,7 @@ export function observe() {
       h("li", {}, h("b", {}, "Would replay"), " – retries that enforcing answers from the record: what Semel saves you."),
       h("li", {}, h("b", {}, "Would wait"), " – duplicates that came while the first was running."),
       h("li", {}, h("b", {}, "Conflict"), " – one key for different payloads: a client’s bug. Mend it before enforcing, or leave members out of the fingerprint with ", code("fingerprint.exclude"), "."),
+      h("li", {}, h("b", {}, "Held"), " – calls of a tool that resemble an earlier one and differ in the arguments that don’t identify it."),
       h("li", {}, h("b", {}, "No usable key"), " – requests that a route with required keys would refuse."))));
   const stop = live.follow(() => {
     if (!live.view) return;

@@ -32,11 +32,11 @@ function figures() {
   const element = h("dl", { class: "figures", "aria-label": "Last minute" }, Object.values(all).map((one) => one.element));
   const update = () => {
     const minute = sums(60);
-    const [requests, replayed, conflicts] = [minute.of(...KEYED), minute.of("replayed"), minute.of("conflicts")];
+    const [requests, replayed, conflicts] = [minute.of(...KEYED), minute.of("replayed"), minute.of("conflicts", "held")];
     const last = sums(5);
     all.requests.set(rate(last.perSecond(...KEYED)), `${count(minute.of("passed"))} without a key, last minute`);
     all.replays.set(percent(replayed, requests), `${count(replayed)} of ${count(requests)}, last minute`);
-    all.conflicts.set(count(conflicts), "key with another payload, last minute", conflicts > 0 ? "warn" : "");
+    all.conflicts.set(count(conflicts), minute.of("held") > 0 ? `${count(minute.of("held"))} of them held, last minute` : "key with another payload, last minute", conflicts > 0 ? "warn" : "");
     const { engine, latency } = live.view;
     all.flight.set(count(engine.running), "effects running now");
     all.waiting.set(count(engine.waiting), "callers waiting for another’s run");
@@ -90,6 +90,7 @@ function plots() {
     ] }),
     chart({ title: "Refused", note: "requests that got neither a run nor a replay, per second", series: [
       { label: "conflict", ink: "refused", value: perSecond("conflicts"), shown, axis },
+      { label: "held", ink: "refused", dash: true, value: perSecond("held"), shown },
       { label: "another runs", ink: "waiting", value: perSecond("in_flight"), shown },
       { label: "in doubt", ink: "failed", value: perSecond("in_doubt"), shown },
       { label: "store away", ink: "failed", dash: true, value: perSecond("unavailable"), shown },

@@ -32,6 +32,17 @@ pub(super) fn log_record_event(event: &Event<'_>) {
                 original_timestamp = original.requested_at.map(rfc3339_millis),
             );
         }
+        Step::Held { asked, original } => {
+            line!(
+                WARN,
+                event,
+                "idempotency.held",
+                "a call resembles an earlier one, and was held",
+                original_hash = labels::hash_prefix(&original.fingerprint),
+                current_hash = labels::hash_prefix(&asked),
+                original_timestamp = original.requested_at.map(format_time),
+            );
+        }
         Step::Oversized { bytes, most } => {
             line!(
                 ERROR,
@@ -104,6 +115,23 @@ pub(super) fn log_record_event(event: &Event<'_>) {
                 "idempotency.resolved",
                 "an operator resolved a key in doubt",
                 state = state.as_str(),
+                fence = fence.0,
+            );
+        }
+        Step::Verified {
+            fence,
+            found,
+            attempts,
+            evidence,
+        } => {
+            line!(
+                INFO,
+                event,
+                "idempotency.verified",
+                "the outcome of a key in doubt was looked up",
+                found = found.as_str(),
+                attempts,
+                evidence = evidence.as_ref().map(labels::hash_prefix),
                 fence = fence.0,
             );
         }
