@@ -159,10 +159,10 @@ func TestVectorsOfAnswersThatAskToSignIn(t *testing.T) {
 }
 
 func TestEveryFileOfVectorsIsRead(t *testing.T) {
-	// encrypted.json is for stores alone.
+	// encrypted.json is for stores alone, tools.json for languages that have agent frameworks.
 	read := []string{
 		"README.md", "credentials.json", "downstream.json", "encrypted.json", "fingerprint.json", "identity.json",
-		"keys.json", "record.json",
+		"keys.json", "record.json", "tools.json",
 	}
 	files, err := os.ReadDir(vectors.Folder())
 	if err != nil {
