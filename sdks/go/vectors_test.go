@@ -159,10 +159,11 @@ func TestVectorsOfAnswersThatAskToSignIn(t *testing.T) {
 }
 
 func TestEveryFileOfVectorsIsRead(t *testing.T) {
-	// encrypted.json is for stores alone, tools.json for languages that have agent frameworks.
+	// encrypted.json is for stores alone, tools.json for languages that have agent frameworks, webhooks.json for now for
+	// those that verify webhooks.
 	read := []string{
 		"README.md", "credentials.json", "downstream.json", "encrypted.json", "fingerprint.json", "identity.json",
-		"keys.json", "record.json", "tools.json",
+		"keys.json", "record.json", "tools.json", "webhooks.json",
 	}
 	files, err := os.ReadDir(vectors.Folder())
 	if err != nil {

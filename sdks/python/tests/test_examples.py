@@ -14,7 +14,7 @@ from support.servers import Payments, python
 from support.servers import sidecar as sidecar_of
 
 HERE = Path(__file__).parents[1]
-PAGES = [HERE.parents[1] / "docs" / name for name in ("python.md", "python-frameworks.md", "agents.md")]
+PAGES = [HERE.parents[1] / "docs" / name for name in ("python.md", "python-frameworks.md", "agents.md", "webhooks.md")]
 BLOCK = re.compile(r"<!-- file: (\S+) -->\n```python\n(.*?)```", re.DOTALL)
 
 

@@ -61,7 +61,7 @@ test("an agent that words its call anew", async () => {
 });
 
 test("the pages show the files", async () => {
-  const pages = ["typescript.md", "agents.md"].map((name) => new URL(`../../../docs/${name}`, import.meta.url));
+  const pages = ["typescript.md", "agents.md", "webhooks.md"].map((name) => new URL(`../../../docs/${name}`, import.meta.url));
   const page = (await Promise.all(pages.map((each) => readFile(each, "utf8")))).join("");
   const blocks = new Map([...page.matchAll(/<!-- file: (\S+) -->\n```tsx?\n(.*?)```/gs)].map(([, file, text]) => [file!, text!]));
   expect(page.match(/```tsx?\n/g)?.length).toBe(blocks.size);
