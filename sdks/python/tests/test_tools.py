@@ -260,6 +260,24 @@ def test_an_argument_of_the_tools_own_by_that_name_is_passed_on(fake: FakeSemel)
     assert seen == [None, "again"]
 
 
+def test_a_method_is_a_tool_as_well(fake: FakeSemel) -> None:
+    class Mailer:
+        def __init__(self) -> None:
+            self.sent = 0
+
+        @semel.crewai.idempotent(fake.semel(), "mailer", conversation=lambda: "t", identity=("to",))
+        def _run(self, to: str, note: str = "") -> str:
+            """Sends a mail."""
+            self.sent += 1
+            return f"mail {self.sent} to {to}"
+
+    mailer = Mailer()
+    assert [mailer._run("ada"), mailer._run(to="ada")] == ["mail 1 to ada"] * 2
+    told = mailer._run("ada", note="n")
+    assert told == refusal("reworded", "mailer", ["note"], new_call="new_call")
+    assert type(told) is str, "nothing that a checkpointer would not know"
+
+
 def test_the_arguments_names_are_checked(fake: FakeSemel, mails: Mails) -> None:
     once, many = fake.semel(), fake.async_semel()
     wrong: list[tuple[dict[str, Any], str]] = [

@@ -159,7 +159,7 @@ class Tool:
             raise error
         fields, known = call.differing(view) if reason == "reworded" else ([], True)
         words = refusal(reason, self.name, fields, known=known, new_call=_NEW_CALL)
-        return words if self.options.tell is None else self.options.tell(words)
+        return str(words) if self.options.tell is None else self.options.tell(words)
 
 
 class _Effect:
