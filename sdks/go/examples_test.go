@@ -1,6 +1,10 @@
 package semel_test
 
 import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"net/http"
@@ -8,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -107,6 +112,43 @@ func TestTheExampleOfAService(t *testing.T) {
 		if body, header := post(); body != `{"charge": "ch_1"}` || header != replayed {
 			t.Error(body, header)
 		}
+	}
+}
+
+func TestTheExampleOfWebhooks(t *testing.T) {
+	base, _ := sharedSidecar(t)
+	address := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	command := exec.Command(build(t, "webhook_app"))
+	command.Env = append(os.Environ(), "SIDECAR_URL="+base+"/_semel", "LISTEN="+address, "STRIPE_WEBHOOK_SECRET=new old")
+	var printed bytes.Buffer
+	command.Stdout = &printed
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	body := `{"id":"evt_1","type":"checkout.session.completed","data":{"object":{"id":"cs_1"}}}`
+	post := func(secret string) int {
+		seconds := fmt.Sprint(time.Now().Unix())
+		mac := hmac.New(sha256.New, []byte(secret))
+		mac.Write([]byte(seconds + "." + body))
+		req, _ := http.NewRequest(http.MethodPost, "http://"+address+"/stripe", strings.NewReader(body))
+		req.Header.Set("Stripe-Signature", "t="+seconds+",v1="+hex.EncodeToString(mac.Sum(nil)))
+		for range 600 {
+			if response, err := http.DefaultClient.Do(req); err == nil {
+				_ = response.Body.Close()
+				return response.StatusCode
+			}
+			req.Body = io.NopCloser(strings.NewReader(body))
+			time.Sleep(50 * time.Millisecond)
+		}
+		return 0
+	}
+	if got := []int{post("new"), post("old"), post("new"), post("other")}; !slices.Equal(got, []int{200, 200, 200, 401}) {
+		t.Error(got)
+	}
+	_ = command.Process.Kill()
+	_ = command.Wait()
+	if printed.String() != "shipping cs_1\n" {
+		t.Error(printed.String())
 	}
 }
 

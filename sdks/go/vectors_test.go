@@ -159,10 +159,11 @@ func TestVectorsOfAnswersThatAskToSignIn(t *testing.T) {
 }
 
 func TestEveryFileOfVectorsIsRead(t *testing.T) {
-	// encrypted.json is for stores alone.
+	// encrypted.json is for stores alone, tools.json for languages that have agent frameworks; package webhooks reads
+	// its own.
 	read := []string{
 		"README.md", "credentials.json", "downstream.json", "encrypted.json", "fingerprint.json", "identity.json",
-		"keys.json", "record.json",
+		"keys.json", "record.json", "tools.json", "webhooks.json",
 	}
 	files, err := os.ReadDir(vectors.Folder())
 	if err != nil {

@@ -80,9 +80,9 @@ fn the_files_are_what_the_code_makes() {
         );
     }
     let mut made: BTreeSet<String> = made.iter().map(|(name, _)| (*name).to_owned()).collect();
-    // Written by hand: the rules of HTTP are none of this crate's. `semel-http` and the SDKs read
-    // it.
-    made.insert("credentials.json".to_owned());
+    // Written by hand: the rules of HTTP, of agents' tools and of webhooks are none of this
+    // crate's. `semel-http` and the SDKs read them.
+    made.extend(["credentials.json", "tools.json", "webhooks.json"].map(str::to_owned));
     let found = std::fs::read_dir(folder())
         .expect("the folder")
         .filter_map(|entry| {

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,7 @@ from support.servers import Payments, python
 from support.servers import sidecar as sidecar_of
 
 HERE = Path(__file__).parents[1]
-PAGES = [HERE.parents[1] / "docs" / name for name in ("python.md", "python-frameworks.md")]
+PAGES = [HERE.parents[1] / "docs" / name for name in ("python.md", "python-frameworks.md", "agents.md", "webhooks.md")]
 BLOCK = re.compile(r"<!-- file: (\S+) -->\n```python\n(.*?)```", re.DOTALL)
 
 
@@ -56,6 +59,21 @@ def test_the_function_without_a_sidecar(tmp_path: Path) -> None:
     store = f"sqlite://{tmp_path}/keys.db"
     assert said("alone.py", "o-1", "o-1", STORE_URL=store) == ["charging o-1"] + ["{'charged': 500}"] * 2
     assert said("alone.py", "o-1", STORE_URL=store) == ["{'charged': 500}"]
+
+
+AGENTS = ("langgraph_agent.py", "openai_agent.py", "pydantic_ai_agent.py", "crewai_tool.py")
+
+
+@pytest.mark.parametrize("file", AGENTS)
+def test_an_agent_that_words_its_call_anew(file: str) -> None:
+    # A stand-in for CrewAI alone: its packages are hundreds.
+    code = f"import crew, runpy; crew.install(); runpy.run_path({str(HERE / 'examples' / file)!r}, run_name='__main__')"
+    path = os.pathsep.join(str(HERE / folder) for folder in ("src", "tests/support"))
+    env = {**os.environ, "PYTHONPATH": path, "STORE_URL": "memory://"}
+    ran = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60, check=True)
+    counted, told = ran.stdout.splitlines()
+    assert counted == "without: 2 emails, with: 1"
+    assert told.startswith("Nothing was done: this call of send_email is like an earlier one")
 
 
 def test_the_pages_show_the_files() -> None:

@@ -114,6 +114,7 @@ def test_refused_records(case: Any) -> None:
 
 def test_every_file_is_read() -> None:
     read = {"credentials.json", "keys.json", "fingerprint.json", "identity.json", "downstream.json", "record.json"}
+    read |= {"tools.json", "webhooks.json"}  # test_tools, test_webhooks
     # Only stores encrypt records.
     of_stores = {"encrypted.json"}
     assert {file.name for file in VECTORS.glob("*.json")} == read | of_stores

@@ -1,4 +1,4 @@
-/** The examples run, and `docs/typescript.md` shows exactly these files. */
+/** The examples run, and the guides show exactly these files. */
 import { mkdtemp, readFile, readdir } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -53,8 +53,16 @@ test("the long export", async () => {
   expect(pages).toEqual([0, 1, 2]);
 });
 
-test("the page shows the files", async () => {
-  const page = await readFile(new URL("../../../docs/typescript.md", import.meta.url), "utf8");
+test("an agent that words its call anew", async () => {
+  const { main } = await import("../examples/ai-agent.js");
+  const [counted, told] = await main(newKey());
+  expect(counted).toBe("without: 2 emails, with: 1");
+  expect(told).toMatch(/^Nothing was done: this call of sendEmail is like an earlier one/);
+});
+
+test("the pages show the files", async () => {
+  const pages = ["typescript.md", "agents.md", "webhooks.md"].map((name) => new URL(`../../../docs/${name}`, import.meta.url));
+  const page = (await Promise.all(pages.map((each) => readFile(each, "utf8")))).join("");
   const blocks = new Map([...page.matchAll(/<!-- file: (\S+) -->\n```tsx?\n(.*?)```/gs)].map(([, file, text]) => [file!, text!]));
   expect(page.match(/```tsx?\n/g)?.length).toBe(blocks.size);
   for (const [file, text] of blocks) expect(text, file).toBe(await readFile(new URL(file, EXAMPLES), "utf8"));

@@ -87,7 +87,7 @@ class IdempotencyMiddleware:
         try:
             key = self._door.key(scope["method"], headers)
         except (KeyInvalid, _http.Refused) as error:
-            await _answer(send, _http.of_error(error))
+            await send_answer(send, _http.of_error(error))
             return
         if key is None:
             with running_under(None):
@@ -101,17 +101,17 @@ class IdempotencyMiddleware:
             await asyncio.wait(self._running)
 
     async def _keyed(self, scope: Scope, receive: Receive, send: Send, headers: Headers, key: str) -> None:
-        body = await _body(receive, self._max_body)
+        body = await read_body(receive, self._max_body)
         if body is None:
             return
         if len(body) > self._max_body:
             plain = _http.problem(413, "idempotency_body_too_large", "The request's body is too large to be compared")
-            await _answer(send, plain, close=True)
+            await send_answer(send, plain, close=True)
             return
         try:
             request, anonymous = self._request(scope, headers, key, body)
         except (KeyInvalid, PayloadInvalid) as error:
-            await _answer(send, _http.of_error(error))
+            await send_answer(send, _http.of_error(error))
             return
         task = asyncio.create_task(self._run(scope, request, body, send, anonymous))
         self._running.add(task)
@@ -130,13 +130,13 @@ class IdempotencyMiddleware:
         try:
             view, lease = await self._semel.admit(request)
         except (SemelError, httpx.HTTPError) as error:
-            await _answer(send, _http.of_error(error))
+            await send_answer(send, _http.of_error(error))
             return
         if view["status"] == "unprotected":
             with running_under(None):
                 await self._app(scope, _replaying(body, asyncio.Event()), send)
         elif lease is None:
-            await _answer(send, _http.replayed(view))
+            await send_answer(send, _http.replayed(view))
         else:
             async with lease:
                 await self._effect({**_without_files(scope), LEASE: lease}, body, send, lease, anonymous)
@@ -164,7 +164,7 @@ class IdempotencyMiddleware:
             await lease.settle(outcome, kept if keeps else None)
         except (SemelError, httpx.HTTPError) as error:
             if keeps and not gather.passing:
-                await _answer(send, _http.unsettled(error))
+                await send_answer(send, _http.unsettled(error))
                 return
         await gather.release()
         if failure is not None:
@@ -318,7 +318,7 @@ def _replaying(body: bytes, answered: asyncio.Event) -> Receive:
     return receive
 
 
-async def _body(receive: Receive, most: int) -> bytes | None:
+async def read_body(receive: Receive, most: int) -> bytes | None:
     """The body; one byte more than allowed where it is too large; `None` where the client left before its end."""
     chunks: list[bytes] = []
     size = 0
@@ -334,7 +334,7 @@ async def _body(receive: Receive, most: int) -> bytes | None:
             return b"".join(chunks)
 
 
-async def _answer(send: Send, plain: Plain, *, close: bool = False) -> None:
+async def send_answer(send: Send, plain: Plain, *, close: bool = False) -> None:
     headers = [*plain.headers, ("Content-Length", str(len(plain.body)))]
     if close:
         headers.append(("Connection", "close"))

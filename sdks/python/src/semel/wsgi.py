@@ -73,7 +73,7 @@ class IdempotencyMiddleware:
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """One request."""
-        headers = _headers(environ)
+        headers = headers_of(environ)
         try:
             key = self._door.key(environ["REQUEST_METHOD"], headers)
             if key is None:
@@ -99,7 +99,7 @@ class IdempotencyMiddleware:
 
     def _request(self, environ: Environ, headers: Headers) -> Request:
         """The request with its body, which the application reads again."""
-        body = _body(environ, self._max_body)
+        body = body_of(environ, self._max_body)
         environ["wsgi.input"], environ["CONTENT_LENGTH"] = io.BytesIO(body), str(len(body))
         path = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
         return Request(
@@ -145,7 +145,7 @@ def answered(start_response: StartResponse, plain: Plain) -> list[bytes]:
     return [plain.body]
 
 
-def _headers(environ: Environ) -> Headers:
+def headers_of(environ: Environ) -> Headers:
     found = [(name[5:].replace("_", "-").lower(), value) for name, value in environ.items() if name.startswith("HTTP_")]
     own = {"CONTENT_TYPE": "content-type", "CONTENT_LENGTH": "content-length"}
     return found + [(name, environ[member]) for member, name in own.items() if environ.get(member)]
@@ -157,7 +157,7 @@ def _sent_path(environ: Environ, path: str) -> str:
     return sent.split("?", maxsplit=1)[0] if sent.startswith("/") else urllib.parse.quote(path, encoding="latin-1")
 
 
-def _body(environ: Environ, most: int) -> bytes:
+def body_of(environ: Environ, most: int) -> bytes:
     length, given = environ.get("CONTENT_LENGTH") or "", environ["wsgi.input"]
     if length.isascii() and length.isdigit():
         wanted = int(length)

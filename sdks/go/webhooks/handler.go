@@ -1,0 +1,107 @@
+package webhooks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	semel "github.com/semel-rs/semel/sdks/go"
+)
+
+// retention: providers deliver again for days.
+const retention = 7 * 24 * time.Hour
+
+// A Handler is an endpoint. It verifies a webhook, handles each event once, and answers a repeated delivery as the first.
+type Handler struct {
+	Verifier *Verifier
+	Sidecar  *semel.Sidecar
+	// Handle returns nil, a string, or what is JSON: the answer. An error leaves the event to the next delivery, unless
+	// it is semel.Final or the terms say otherwise.
+	Handle func(context.Context, *Event) (any, error)
+	// Scope is what is done: "webhook-" and the provider's name if empty.
+	Scope string
+	// Terms are the endpoint's own. Without a retention, it is seven days.
+	Terms semel.Terms
+}
+
+// Run verifies a webhook and handles its event once. The errors are those of Verify and of semel.Run.
+func (h Handler) Run(ctx context.Context, header http.Header, body []byte) (semel.Result[any], error) {
+	event, err := h.Verifier.Verify(header, body)
+	if err != nil {
+		return semel.Result[any]{}, err
+	}
+	op := semel.Operation{Scope: h.Scope, Key: event.Key(), Terms: h.Terms}
+	if op.Scope == "" {
+		op.Scope = "webhook-" + event.Provider
+	}
+	if op.Terms.Retention == 0 {
+		op.Terms.Retention = retention
+	}
+	return semel.Run(ctx, h.Sidecar, op, func(ctx context.Context, _ *semel.Lease) (any, error) {
+		return h.Handle(ctx, event)
+	})
+}
+
+// ServeHTTP answers one delivery. What isn't 2xx is delivered again.
+func (h Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		http.Error(w, "a webhook is a POST", http.StatusMethodNotAllowed)
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, h.Verifier.maxBody()))
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		err = refused(TooLarge)
+	}
+	if err != nil {
+		answerError(w, err)
+		return
+	}
+	// What a provider began is finished when it has stopped waiting.
+	result, err := h.Run(context.WithoutCancel(r.Context()), r.Header, body)
+	if err != nil {
+		answerError(w, err)
+		return
+	}
+	answer(w, result.Value)
+}
+
+func answer(w http.ResponseWriter, value any) {
+	switch value := value.(type) {
+	case nil:
+		w.WriteHeader(http.StatusOK)
+	case string:
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = io.WriteString(w, value)
+	default:
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(value)
+	}
+}
+
+func answerError(w http.ResponseWriter, err error) {
+	if refusal, ok := errors.AsType[*RefusedError](err); ok {
+		http.Error(w, refusal.Error(), refusal.Status())
+		return
+	}
+	_, failed := errors.AsType[*semel.EffectFailedError](err)
+	_, notKept := errors.AsType[*semel.AnswerNotKeptError](err)
+	_, unrecorded := errors.AsType[*semel.UnrecordedError](err)
+	if failed || notKept || unrecorded {
+		// It was handled, or no further delivery would change that it can't be.
+		answer(w, nil)
+		return
+	}
+	if problem, ok := errors.AsType[*semel.ProblemError](err); ok && problem.Status >= 400 {
+		http.Error(w, "not handled: "+problem.Code, problem.Status)
+		return
+	}
+	if _, ok := errors.AsType[*semel.GaveUpError](err); ok {
+		http.Error(w, "not handled: try again later", http.StatusServiceUnavailable)
+		return
+	}
+	http.Error(w, "not handled", http.StatusInternalServerError)
+}
