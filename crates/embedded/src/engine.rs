@@ -11,8 +11,10 @@ use semel_server::web::Access;
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
-use crate::TURN;
 use crate::request::{ApiReply, ApiRequest, CallOutcome, ask};
+
+/// How often a waiting thread comes back to its caller, who may then look for signals.
+pub const TURN: Duration = Duration::from_millis(50);
 
 /// How long closing waits for threads that leave their calls.
 const MOST_CLOSING: Duration = Duration::from_secs(5);

@@ -1,8 +1,8 @@
 //! The engine and the stores inside a process of another language.
 //!
 //! The modules for Python and Node are built on this crate. It answers the requests of the protocol
-//! API as a sidecar does: it calls the sidecar's own router, without a socket. So every way gives the
-//! same results and the same problem codes.
+//! API as a sidecar does: it calls the sidecar's own router, without a socket. So every way gives
+//! the same results and the same problem codes.
 //!
 //! | file | is |
 //! |---|---|
@@ -18,10 +18,7 @@ mod opening;
 mod options;
 mod request;
 
-pub use engine::{EmbeddedEngine, EngineGone, EnteredCall, RunningCall, Turn};
+pub use engine::{EmbeddedEngine, EngineGone, EnteredCall, RunningCall, TURN, Turn};
 pub use opening::{Opening, OpeningError, OpeningTurn};
 pub use options::EmbeddedOptions;
 pub use request::{ApiReply, ApiRequest, ApiRequestError, CallOutcome, call_limit};
-
-/// How often a waiting thread comes back to its caller, who may then look for signals.
-pub const TURN: std::time::Duration = std::time::Duration::from_millis(50);

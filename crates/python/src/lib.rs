@@ -1,8 +1,8 @@
 //! `semel._native`: the engine and the stores inside a Python process.
 //!
 //! The Python package has one implementation of workers, leases and errors. It speaks the protocol
-//! API, and this module answers the same requests as a sidecar does. The engine and how it is closed
-//! are those of `semel-embedded`, which the module for Node uses as well.
+//! API, and this module answers the same requests as a sidecar does. The engine, and how it is
+//! closed, are those of `semel-embedded`, which the module for Node uses as well.
 //!
 //! | file | is |
 //! |---|---|
