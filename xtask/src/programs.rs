@@ -23,7 +23,8 @@ const PROGRAMS: [&str; 11] = [
     "--example=openapi",
     "--example=problems",
     "--example=store-errors",
-    // The native module of the Python package; the other libraries are parts of the programs.
+    // The native modules of the packages for Python and Node; the other libraries are parts of the
+    // programs.
     "--lib",
     "--workspace",
     "--all-features",

@@ -1,8 +1,7 @@
 //! The settings of a store, as Python gives them.
 
 use pyo3::prelude::*;
-use semel::encrypted::{EncryptionKey, Keyring, WriteKey};
-use semel::{Encryption, Secret, Semel};
+use semel_embedded::EmbeddedOptions;
 
 /// The items of the dictionary `StoreOptions` of the Python package.
 #[derive(FromPyObject)]
@@ -14,20 +13,13 @@ pub(crate) struct NativeOptions {
     encryption_keys: Option<String>,
 }
 
-impl NativeOptions {
-    /// The builder of a [`Semel`] with these settings.
-    pub(crate) fn builder(&self) -> Result<semel::Builder, String> {
-        let mut builder = Semel::builder().environment(&self.environment);
-        if let Some(material) = &self.secret {
-            let secret = Secret::new(self.secret_id, material);
-            builder = builder.secret(secret.map_err(|error| error.to_string())?);
+impl From<NativeOptions> for EmbeddedOptions {
+    fn from(options: NativeOptions) -> Self {
+        Self {
+            environment: options.environment,
+            secret: options.secret,
+            secret_id: options.secret_id,
+            encryption_keys: options.encryption_keys,
         }
-        if let Some(text) = &self.encryption_keys {
-            let keys = EncryptionKey::parse_all(text, "encryption_keys");
-            let keys = keys.and_then(|keys| Keyring::new(keys, WriteKey::Newest));
-            let keys = keys.map_err(|error| error.to_string())?;
-            builder = builder.encryption(Encryption::new(keys));
-        }
-        Ok(builder)
     }
 }

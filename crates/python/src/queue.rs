@@ -6,8 +6,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
+use semel_embedded::CallOutcome;
 
-use crate::request::{CallOutcome, PyReply};
+use crate::reply::{PyReply, reply_to_python};
 
 /// The ends of calls. Its file descriptor is readable when there are any, so an event loop watches
 /// it, and no thread of the runtime needs the GIL.
@@ -75,7 +76,7 @@ impl CompletionQueue {
             .map(|(ticket, outcome)| {
                 Ok(match outcome {
                     CallOutcome::Replied(reply) => {
-                        (ticket, "replied", Some(reply.into_python(py)?))
+                        (ticket, "replied", Some(reply_to_python(&reply, py)?))
                     }
                     CallOutcome::TimedOut => (ticket, "timed_out", None),
                     CallOutcome::Closed => (ticket, "closed", None),

@@ -1,16 +1,20 @@
 //! The class `Store`.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
+use bytes::Bytes;
 use pyo3::prelude::*;
-use semel_core::BoxFuture;
+use semel_core::StoreAdmin;
+#[cfg(unix)]
+use semel_embedded::RunningCall;
+use semel_embedded::{
+    ApiRequest, EmbeddedEngine, EngineGone, Opening, OpeningTurn, TURN, Turn, call_limit,
+};
 
-use crate::engine::{EmbeddedEngine, Turn, closed};
 use crate::options::NativeOptions;
 #[cfg(unix)]
 use crate::queue::CompletionQueue;
-use crate::request::{ApiReply, CallOutcome, PyReply, ask, build_request};
+use crate::reply::{PyReply, gone, invalid, not_opened, reply_to_python};
 
 /// A store opened in this process. All methods may be called by any thread.
 #[pyclass(frozen, name = "Store", module = "semel._native")]
@@ -23,7 +27,7 @@ pub(crate) struct NativeStore {
 impl NativeStore {
     fn engine(&self) -> PyResult<Arc<EmbeddedEngine>> {
         let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
-        engine.clone().ok_or_else(closed)
+        engine.clone().ok_or_else(|| gone(EngineGone::Closed))
     }
 }
 
@@ -32,10 +36,6 @@ impl NativeStore {
     /// Opens the store at `url`. `kept` is a memory store to go on with.
     #[new]
     #[pyo3(signature = (url, options, kept = None))]
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "arguments from Python arrive by value"
-    )]
     fn new(
         py: Python<'_>,
         url: &str,
@@ -43,7 +43,8 @@ impl NativeStore {
         kept: Option<&KeptMemory>,
     ) -> PyResult<Self> {
         let memory = kept.map(|kept| Arc::clone(&kept.0));
-        let engine = EmbeddedEngine::open(py, url, &options, memory)?;
+        let opening = Opening::begin(url, &options.into(), memory);
+        let engine = open(py, opening.map_err(not_opened)?)?;
         Ok(Self {
             engine: Mutex::new(Some(Arc::new(engine))),
         })
@@ -60,17 +61,16 @@ impl NativeStore {
         body: Option<&[u8]>,
         seconds: f64,
     ) -> PyResult<Option<PyReply<'py>>> {
-        let call = self.engine()?.enter()?;
-        let (router, clock) = (call.router()?, call.clock()?);
-        let request = build_request(method, path, body)?;
-        let most = limit(seconds);
+        let call = self.engine()?.enter().map_err(gone)?;
+        let clock = call.clock().map_err(gone)?;
+        let mut work = call.ask(build(method, path, body)?).map_err(gone)?;
+        let most = call_limit(seconds);
         let began = clock.now();
-        let mut work: BoxFuture<'static, ApiReply> = Box::pin(ask(router, request));
         loop {
             let left = most.saturating_sub(clock.now().since(began));
-            match py.detach(|| call.work(&mut work, left))? {
-                Turn::Done(reply) => return reply.into_python(py).map(Some),
-                Turn::Closed => return Err(closed()),
+            match py.detach(|| call.work(&mut work, left)).map_err(gone)? {
+                Turn::Done(reply) => return reply_to_python(&reply, py).map(Some),
+                Turn::Closed => return Err(gone(EngineGone::Closed)),
                 Turn::Later if left.is_zero() => return Ok(None),
                 Turn::Later => py.check_signals()?,
             }
@@ -87,23 +87,13 @@ impl NativeStore {
         path: &str,
         body: Option<&[u8]>,
         seconds: f64,
-    ) -> PyResult<RunningCall> {
-        let call = self.engine()?.enter()?;
-        let (router, clock) = (call.router()?, call.clock()?);
-        let request = build_request(method, path, body)?;
+    ) -> PyResult<PyRunningCall> {
+        let call = self.engine()?.enter().map_err(gone)?;
+        let request = build(method, path, body)?;
         let completion = queue.begin(ticket);
-        let most = limit(seconds);
-        let task = call.spawn(|closing| async move {
-            let mut work: BoxFuture<'static, ApiReply> = Box::pin(ask(router, request));
-            let outcome = tokio::select! {
-                biased;
-                reply = &mut work => CallOutcome::Replied(reply),
-                () = closing.cancelled() => CallOutcome::Closed,
-                () = clock.sleep(most) => CallOutcome::TimedOut,
-            };
-            completion.finish(outcome);
-        })?;
-        Ok(RunningCall(task))
+        let told = move |outcome| completion.finish(outcome);
+        let running = call.start(request, call_limit(seconds), told);
+        running.map(PyRunningCall).map_err(gone)
     }
 
     /// What a store in memory holds, for another `Store`; `None` for other stores.
@@ -118,32 +108,41 @@ impl NativeStore {
         let engine = self.engine.lock();
         let engine = engine.unwrap_or_else(PoisonError::into_inner).take();
         if let Some(engine) = engine {
-            py.detach(|| engine.close(limit(seconds)));
+            py.detach(|| engine.close(call_limit(seconds)));
         }
     }
 }
 
 /// The records of a memory store.
 #[pyclass(frozen, name = "Kept", module = "semel._native")]
-pub(crate) struct KeptMemory(Arc<dyn semel_core::StoreAdmin>);
+pub(crate) struct KeptMemory(Arc<dyn StoreAdmin>);
 
 /// A call whose end a queue is told.
 #[cfg(unix)]
 #[pyclass(frozen, name = "Call", module = "semel._native")]
-pub(crate) struct RunningCall(tokio::task::AbortHandle);
+pub(crate) struct PyRunningCall(RunningCall);
 
 #[cfg(unix)]
 #[pymethods]
-impl RunningCall {
+impl PyRunningCall {
     /// Ends it, as a caller of a sidecar does by hanging up.
     fn cancel(&self) {
-        self.0.abort();
+        self.0.cancel();
     }
 }
 
-/// The longest time of a call.
-const MOST_SECONDS: f64 = 1e6;
+/// Opens a store, and looks for signals, such as Ctrl-C, meanwhile.
+fn open(py: Python<'_>, mut opening: Opening) -> PyResult<EmbeddedEngine> {
+    loop {
+        match py.detach(|| opening.work(TURN)).map_err(not_opened)? {
+            OpeningTurn::Opened(engine) => return Ok(engine),
+            OpeningTurn::Later(later) => opening = later,
+        }
+        py.check_signals()?;
+    }
+}
 
-fn limit(seconds: f64) -> Duration {
-    Duration::try_from_secs_f64(seconds.min(MOST_SECONDS)).unwrap_or_default()
+fn build(method: &str, path: &str, body: Option<&[u8]>) -> PyResult<ApiRequest> {
+    let body = body.map(Bytes::copy_from_slice);
+    ApiRequest::new(method, path, body).map_err(invalid)
 }

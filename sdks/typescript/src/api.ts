@@ -15,8 +15,8 @@ import type {
 import { jsonText } from "./canonical.js";
 import { LeaseLost, ProblemError } from "./errors.js";
 import { merged } from "./merge.js";
-import { Course, DEFAULT_RETRY, RetryBudget, type RetryPolicy, problemOf, textOf } from "./retry.js";
-import { type Fetch, type Reply, send } from "./send.js";
+import { Course, DEFAULT_RETRY, type Received, RetryBudget, type RetryPolicy, problemOf, textOf } from "./retry.js";
+import { type Fetch, type Reply, attempt, repeat } from "./send.js";
 
 /** How the API is reached. */
 export interface ApiOptions {
@@ -26,6 +26,16 @@ export interface ApiOptions {
   retry?: Partial<RetryPolicy>;
   budget?: RetryBudget;
   fetch?: Fetch;
+  /** In place of HTTP: a store that `open` has opened. */
+  transport?: Transport;
+}
+
+/** What carries requests to the API, one attempt at a time. */
+export interface Transport {
+  /** Gets an answer within `limit` milliseconds, or throws. `path` begins with `/v1/`; `body` is JSON. */
+  ask(method: string, path: string, body: string | undefined, limit: number, signal?: AbortSignal): Promise<Received>;
+  /** Ends what is under way. */
+  close?(): Promise<void>;
 }
 
 /** What names an owner. */
@@ -62,21 +72,33 @@ function checkWay(url: string): void {
   }
 }
 
+function overHttp(options: ApiOptions): Transport {
+  if (options.token !== undefined && options.fetch === undefined) checkWay(options.url);
+  const base = options.url.replace(/\/$/, "");
+  const plain: Record<string, string> = options.token === undefined ? {} : { Authorization: `Bearer ${options.token}` };
+  const withBody = { ...plain, "Content-Type": "application/json" };
+  const given = options.fetch ?? ((url, init) => fetch(url, init));
+  return {
+    ask: (method, path, body, limit, signal) =>
+      attempt(given, { method, url: base + path, headers: body === undefined ? plain : withBody, body }, limit, signal),
+  };
+}
+
 /** One for a process. */
 export class Api {
   readonly retry: RetryPolicy;
   readonly budget: RetryBudget;
-  readonly #url: string;
-  readonly #headers: Record<string, string>;
-  readonly #fetch: Fetch;
+  readonly #transport: Transport;
 
   constructor(options: ApiOptions) {
-    if (options.token !== undefined && options.fetch === undefined) checkWay(options.url);
-    this.#url = options.url.replace(/\/$/, "");
-    this.#headers = options.token === undefined ? {} : { Authorization: `Bearer ${options.token}` };
+    this.#transport = options.transport ?? overHttp(options);
     this.retry = merged<RetryPolicy>(DEFAULT_RETRY, options.retry);
     this.budget = options.budget ?? new RetryBudget();
-    this.#fetch = options.fetch ?? ((url, init) => fetch(url, init));
+  }
+
+  /** Closes the store in this process. Over HTTP there is nothing to close. */
+  async close(): Promise<void> {
+    await this.#transport.close?.();
   }
 
   /** Asks to be the one who runs. */
@@ -130,16 +152,11 @@ export class Api {
 
   /** One call, until there is an answer. */
   send(method: string, path: string, body?: (attempt: number) => unknown, within?: number, signal?: AbortSignal): Promise<Reply> {
-    const headers = body ? { ...this.#headers, "Content-Type": "application/json" } : this.#headers;
-    const build = (attempt: number) => ({
-      method,
-      url: this.#url + path,
-      headers,
-      body: body && jsonText(body(attempt)),
-    });
+    const exchange = (number: number, limit: number) =>
+      this.#transport.ask(method, path, body && jsonText(body(number)), limit, signal);
     // What a lease needs is sent whatever others have spent: to give up one that lives is to do it twice.
     const budget = within === undefined ? this.budget : new RetryBudget(Infinity);
-    return send(this.#fetch, build, new Course(this.#policy(within), budget), signal);
+    return repeat(exchange, new Course(this.#policy(within), budget), signal);
   }
 
   /** What is worth doing only until a moment is tried as often as fits. */

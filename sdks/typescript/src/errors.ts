@@ -13,6 +13,9 @@ export class SemelError extends Error {
   }
 }
 
+/** A store that can't be opened: the message says what is wrong and what to do. */
+export class OpenError extends SemelError {}
+
 /** A text that can't be a key (rule P1). */
 export class KeyInvalid extends SemelError {
   constructor(readonly reason: "empty" | "too_long" | "character") {

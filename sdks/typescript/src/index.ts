@@ -2,11 +2,11 @@
  * Sent many times, done once, answered the same every time.
  *
  * `Client` calls a service that knows idempotency keys: the key is made once, kept, and the request sent again until there
- * is an answer. `Semel` makes functions run once, over the protocol API of a sidecar. The outbox, which needs a disk, and
- * the middlewares are entries of their own: `@semel/client/outbox`, `/express`, `/fastify`, `/hono`, `/testing`.
+ * is an answer. `Semel` makes functions run once, over the protocol API of a sidecar. What needs a disk or a store, and the
+ * middlewares, are entries of their own: `@semel/client/outbox`, `/open`, `/express`, `/fastify`, `/hono`, `/testing`.
  */
 export { Answer } from "./answer.js";
-export { Api, type ApiOptions } from "./api.js";
+export { Api, type ApiOptions, type Transport } from "./api.js";
 export { Call, Client, type ClientOptions, type KeyedOptions, type RequestOptions } from "./client.js";
 export {
   AnswerNotKept,
@@ -19,6 +19,7 @@ export {
   KeyInvalid,
   LeaseLost,
   NoEffect,
+  OpenError,
   OutboxDamaged,
   PayloadInvalid,
   ProblemError,

@@ -1,4 +1,4 @@
-/** Sends until there is an answer: the only loop of this package that talks HTTP. */
+/** Sends until there is an answer: the only loop of this package that asks again. */
 import { SemelError } from "./errors.js";
 import type { Course, Received } from "./retry.js";
 
@@ -40,13 +40,11 @@ export const sleep = (ms: number, signal?: AbortSignal) =>
     signal?.addEventListener("abort", stop, { once: true });
   });
 
+/** One attempt: its number, from 1, and the milliseconds that it has. */
+export type Exchange = (attempt: number, limit: number) => Promise<Received>;
+
 /** One call. A `signal` ends it: no further attempt is made, and what was sent may have taken effect. */
-export async function send(
-  fetch: Fetch,
-  build: (attempt: number) => Outgoing,
-  course: Course,
-  signal?: AbortSignal,
-): Promise<Reply> {
+export async function repeat(exchange: Exchange, course: Course, signal?: AbortSignal): Promise<Reply> {
   let firstSentAt: number | undefined;
   for (;;) {
     signal?.throwIfAborted();
@@ -55,7 +53,7 @@ export async function send(
     firstSentAt ??= sentAt;
     let pause: number | undefined;
     try {
-      const received = await attempt(fetch, build(course.attempts), limit, signal);
+      const received = await exchange(course.attempts, limit);
       pause = course.afterResponse(received);
       if (pause === undefined) return { ...received, sentAt, firstSentAt, attempts: course.attempts };
     } catch (error) {
@@ -67,7 +65,12 @@ export async function send(
   }
 }
 
-async function attempt(fetch: Fetch, outgoing: Outgoing, limit: number, outer?: AbortSignal): Promise<Received> {
+/** One call over HTTP. */
+export const send = (fetch: Fetch, build: (attempt: number) => Outgoing, course: Course, signal?: AbortSignal): Promise<Reply> =>
+  repeat((number, limit) => attempt(fetch, build(number), limit, signal), course, signal);
+
+/** One attempt over HTTP. */
+export async function attempt(fetch: Fetch, outgoing: Outgoing, limit: number, outer?: AbortSignal): Promise<Received> {
   // Covers the body as well: an answer that drips for ever is no answer.
   const timeout = new AbortController();
   const timer = setTimeout(() => timeout.abort(new DOMException("no answer in time", "TimeoutError")), limit);

@@ -1,9 +1,9 @@
-/** Run it once: a function, or a wrapper around one, over the protocol API of a sidecar. */
+/** Run it once: a function, or a wrapper around one, over the protocol API of a sidecar or of a store in this process. */
 import { Api, type ApiOptions, type Timed } from "./api.js";
 import type { ClaimRequest, ClaimView, Crash } from "./api-types.js";
 import { under } from "./current.js";
 import { fingerprintOf, hexOf } from "./digest.js";
-import { AnswerNotKept, EffectFailed, GaveUp, LeaseLost, ProblemError, SemelError, Unrecorded } from "./errors.js";
+import { AnswerNotKept, EffectFailed, LeaseLost, ProblemError, SemelError, Unrecorded } from "./errors.js";
 import { checkKey } from "./keys.js";
 import { Lease } from "./lease.js";
 import { merged } from "./merge.js";
@@ -119,6 +119,11 @@ export class Semel {
     } finally {
       lease.stop();
     }
+  }
+
+  /** Closes the store that `open` opened, and ends what waits for it. With a sidecar there is nothing to close. */
+  close(): Promise<void> {
+    return this.api.close();
   }
 
   /** The claim for an operation; `fingerprint` in place of its payload. */
@@ -252,7 +257,7 @@ async function completed<T>(lease: Lease, value: T, view: ClaimView): Promise<Re
       if (!other) throw new LeaseLost("the effect ran, but the lease was another's by then", { cause: error });
       return result(valueOf(other) as T, other, true);
     }
-    if (error instanceof GaveUp || error instanceof ProblemError) throw new Unrecorded(value, { cause: error });
+    if (error instanceof SemelError) throw new Unrecorded(value, { cause: error });
     throw error;
   }
   if (notKept) throw notKept;

@@ -5,6 +5,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { idempotentProcessor } from "../src/bullmq.js";
 import { FakeSemel } from "../src/testing.js";
 import { type Running, needs, sidecar, sleep } from "./support/servers.js";
+import { STORES, wayOf } from "./support/ways.js";
 
 const at = new URL(needs("SEMEL_TEST_REDIS_URL", "cargo xtask services up redis"));
 const connection: ConnectionOptions = { host: at.hostname, port: Number(at.port) };
@@ -128,6 +129,22 @@ describe("a processor", () => {
     };
     working(idempotentProcessor(processor, { semel: new FakeSemel().semel(), crash: "hold" }));
     expect([await ended(await add({ order: "o-1", cents: 5 })), runs]).toEqual(["ch_1", 2]);
+  });
+});
+
+describe.each(STORES)("with a store in this process: %s", (kind) => {
+  test("a job whose worker dies before the queue knows acts once", async () => {
+    const way = await wayOf(kind);
+    let effects = 0;
+    const once = idempotentProcessor<Order, string>(() => Promise.resolve(`ch_${++effects}`), { semel: way.semel() });
+    working(async (job, token) => {
+      const value = await once(job, token);
+      if (job.attemptsMade === 0) throw new Error("died");
+      return value;
+    });
+    const job = await add({ order: "o-1", cents: 5 });
+    expect([await ended(job), effects, (await reload(job)).attemptsMade]).toEqual(["ch_1", 1, 2]);
+    await way.stop();
   });
 });
 

@@ -1,10 +1,12 @@
 /** The examples run, and the guides show exactly these files. */
 import { mkdtemp, readFile, readdir } from "node:fs/promises";
+import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { EffectFailed, newKey } from "../src/index.js";
-import { Payments, type Running, sidecar } from "./support/servers.js";
+import { Client, EffectFailed, newKey } from "../src/index.js";
+import { Payments, type Running, listening, sidecar } from "./support/servers.js";
+import { STORES, newEnvironment, storeUrl } from "./support/ways.js";
 
 const EXAMPLES = new URL("../examples/", import.meta.url);
 const payments = new Payments();
@@ -58,6 +60,37 @@ test("an agent that words its call anew", async () => {
   const [counted, told] = await main(newKey());
   expect(counted).toBe("without: 2 emails, with: 1");
   expect(told).toMatch(/^Nothing was done: this call of sendEmail is like an earlier one/);
+});
+
+test("Express without a sidecar", async () => {
+  const environment = newEnvironment();
+  process.env["DATABASE_URL"] = storeUrl(STORES.at(-1) ?? "");
+  process.env["ENVIRONMENT"] = environment;
+  const { app, charges, semel } = await import("../examples/express-alone.js");
+  const server = createServer(app as Parameters<typeof createServer>[1]);
+  const url = `${await listening(server)}/charges`;
+  const client = new Client();
+  const charge = () => client.post(url, { json: { order: "ord-1", cents: 500 }, key: "charge-ord-1" });
+  const answers = await Promise.all([charge(), charge(), charge()]);
+  expect(answers.map((answer) => answer.text())).toEqual(Array(3).fill('{"charge":"ch_1"}'));
+  expect(answers.filter(({ replayed }) => replayed).length).toBe(2);
+  expect(charges).toEqual([{ order: "ord-1", cents: 500 }]);
+  server.close();
+  await semel.close();
+});
+
+test("a route without a sidecar", async () => {
+  process.env["STORE_URL"] = storeUrl("sqlite");
+  const { POST, charges, semel } = await import("../examples/web-alone.js");
+  const charge = (cents: number) => {
+    const headers = { "Content-Type": "application/json", "Idempotency-Key": "charge-ord-1" };
+    return POST(new Request("http://shop.example/charges", { method: "POST", headers, body: JSON.stringify({ cents }) }));
+  };
+  const [first, again, other] = [await charge(500), await charge(500), await charge(501)];
+  expect([first.status, again.status, other.status]).toEqual([201, 201, 422]);
+  expect([first.headers.get("idempotent-replayed"), again.headers.get("idempotent-replayed")]).toEqual([null, "true"]);
+  expect([await again.json(), charges.length]).toEqual([await first.json(), 1]);
+  await semel.close();
 });
 
 test("the pages show the files", async () => {

@@ -1,17 +1,38 @@
-/** Express, Fastify, Hono, Nest and a route of Next.js as they are, with the real sidecar on the real Redis. The applications are the examples. */
+/**
+ * Express, Fastify, Hono, Nest and a route of Next.js as they are, with the real sidecar on the real Redis, and with stores in
+ * this process. The applications are the examples.
+ */
 import { type Server, createServer } from "node:http";
 import { getRequestListener } from "@hono/node-server";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { Client, newKey } from "../src/index.js";
-import { type Running, listening, sidecar } from "./support/servers.js";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { Client, type Semel, type SemelOptions, newKey } from "../src/index.js";
+import { listening } from "./support/servers.js";
+import { WAYS, type Way, wayOf } from "./support/ways.js";
 
-let way: Running;
+let way: Way;
 const servers: Server[] = [];
 const urls: Record<string, string> = {};
 
+/** In the examples, `new Semel(…)` is a client of the way that is being tested. */
+vi.mock("@semel/client", async (original) => {
+  const given = vi.fn(function (options: SemelOptions): object {
+    const clients = new Map<Way, Semel>();
+    const client = (): Semel => {
+      const found = clients.get(way) ?? way.semel(options);
+      clients.set(way, found);
+      return found;
+    };
+    return new Proxy({}, { get: (_, name) => memberOf(client(), name) });
+  });
+  return { ...(await original<object>()), Semel: given };
+});
+
+function memberOf(client: Semel, name: string | symbol): unknown {
+  const member: unknown = Reflect.get(client, name);
+  return typeof member === "function" ? (member.bind(client) as unknown) : member;
+}
+
 beforeAll(async () => {
-  way = await sidecar();
-  process.env["SIDECAR_URL"] = `${way.url}/_semel`;
   const { app: express } = await import("../examples/express-app.js");
   const { app: fastify } = await import("../examples/fastify-app.js");
   const { app: hono } = await import("../examples/hono-app.js");
@@ -35,17 +56,21 @@ beforeAll(async () => {
     urls[name] = `${await listening(server)}/charges`;
   }
 });
-afterAll(async () => {
-  for (const server of servers) server.close();
-  await way.stop();
-});
+afterAll(() => servers.forEach((server) => server.close()));
 
 interface Charge {
   order: string;
   key?: string;
 }
 
-describe.each(["express", "fastify", "hono", "nest", "next"])("%s", (name) => {
+const CASES = WAYS.flatMap((kind) => ["express", "fastify", "hono", "nest", "next"].map((name) => ({ kind, name })));
+
+describe.each(CASES)("$name with $kind", ({ kind, name }) => {
+  beforeAll(async () => {
+    way = await wayOf(kind);
+  });
+  afterAll(() => way.stop());
+
   const url = () => urls[name] ?? "";
   const post = (body: object, key?: string, more: Record<string, string> = {}) =>
     fetch(url(), {

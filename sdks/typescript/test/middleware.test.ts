@@ -10,18 +10,14 @@ import * as forExpress from "../src/express.js";
 import * as forFastify from "../src/fastify.js";
 import * as forHono from "../src/hono.js";
 import { Semel, newKey } from "../src/index.js";
-import { type Running, freePort, listening, sidecar } from "./support/servers.js";
+import { withIdempotency } from "../src/web.js";
+import { freePort, listening } from "./support/servers.js";
+import { SIDECAR, WAYS, type Way, wayOf } from "./support/ways.js";
 
 const LARGE = 1024 * 1024 + 1;
 const EVENTS = "data: 1\n\ndata: 2\n\n";
 const RETRY = { maxAttempts: 2, base: 10, cap: 100, totalTimeout: 30_000 };
 type Run = (path: string) => void;
-
-let way: Running;
-beforeAll(async () => {
-  way = await sidecar();
-});
-afterAll(() => way.stop());
 
 const APPS: Record<string, (semel: Semel, ran: Run) => Promise<Server>> = {
   express: async (semel, ran) => {
@@ -80,21 +76,39 @@ const APPS: Record<string, (semel: Semel, ran: Run) => Promise<Server>> = {
     });
     return Promise.resolve(createServer(getRequestListener(app.fetch) as Parameters<typeof createServer>[1]));
   },
+  web: (semel, ran) => {
+    const answer = (path: string): Response => {
+      ran(path);
+      if (path === "/large") return new Response("x".repeat(LARGE), { status: 201, headers: { "Content-Type": "text/plain" } });
+      if (path !== "/events") return Response.json({ ok: true }, { headers: { "Semel-Outcome": path.split("/").at(-1) ?? "" } });
+      const events = Readable.toWeb(Readable.from([Buffer.from(EVENTS)])) as ReadableStream;
+      return new Response(events, { headers: { "Content-Type": "text/event-stream" } });
+    };
+    const handler = withIdempotency((request: Request) => answer(new URL(request.url).pathname), { semel });
+    return Promise.resolve(createServer(getRequestListener(handler) as Parameters<typeof createServer>[1]));
+  },
 };
 
-describe.each(Object.entries(APPS))("%s", (_, make) => {
+const CASES = WAYS.flatMap((name) => Object.keys(APPS).map((app) => ({ name, app })));
+
+describe.each(CASES)("$app with $name", ({ name, app }) => {
   const runs: string[] = [];
   const servers: Server[] = [];
   let url = "";
-  const start = async (semelUrl: string) => {
-    const server = await make(new Semel({ url: semelUrl, retry: RETRY }), (path) => runs.push(path));
+  let way: Way;
+  const start = async (semel: Semel) => {
+    const server = await APPS[app]!(semel, (path) => runs.push(path));
     servers.push(server);
     return listening(server);
   };
   beforeAll(async () => {
-    url = await start(`${way.url}/_semel`);
+    way = await wayOf(name);
+    url = await start(way.semel({ retry: RETRY }));
   });
-  afterAll(() => servers.forEach((server) => server.close()));
+  afterAll(async () => {
+    for (const server of servers) server.close();
+    await way.stop();
+  });
 
   const post = (path: string, key: string, base = url) =>
     fetch(base + path, {
@@ -135,8 +149,16 @@ describe.each(Object.entries(APPS))("%s", (_, make) => {
     }
   });
 
-  test("without the sidecar nothing is started", async () => {
-    const lonely = await start(`http://127.0.0.1:${await freePort()}`);
+  /** A client whose way to an engine is gone. */
+  const gone = async (): Promise<Semel> => {
+    if (name === SIDECAR) return new Semel({ url: `http://127.0.0.1:${await freePort()}`, retry: RETRY });
+    const closed = await wayOf(name);
+    await closed.stop();
+    return closed.semel({ retry: RETRY });
+  };
+
+  test("without an engine nothing is started", async () => {
+    const lonely = await start(await gone());
     const before = runs.length;
     const answer = await post("/large", newKey(), lonely);
     expect([answer.status, answer.headers.get("retry-after")]).toEqual([503, "1"]);

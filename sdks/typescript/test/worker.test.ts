@@ -1,4 +1,4 @@
-/** Functions that run once: against the real sidecar, and the fake one that this package ships for its users' tests. */
+/** Functions that run once: with the real sidecar, stores in this process, and the fake that this package ships for its users' tests. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import {
   AnswerNotKept,
@@ -9,30 +9,28 @@ import {
   type Lease,
   LeaseLost,
   NoEffect,
-  Semel,
+  type Semel,
   type Terms,
   Unknown,
   currentLease,
   newKey,
 } from "../src/index.js";
 import { FakeSemel } from "../src/testing.js";
-import { type Running, sidecar, sleep } from "./support/servers.js";
-
-let way: Running;
-beforeAll(async () => {
-  way = await sidecar();
-});
-afterAll(() => way.stop());
+import { sleep } from "./support/servers.js";
+import { WAYS, type Way, wayOf } from "./support/ways.js";
 
 const RETRY = { base: 10, cap: 100, totalTimeout: 30_000 };
 
 class Broken extends Error {}
 
-describe.each(["real", "fake"])("%s", (kind) => {
+describe.concurrent.each([...WAYS, "fake"])("%s", (kind) => {
   let semel: Semel;
-  beforeAll(() => {
-    semel = kind === "fake" ? new FakeSemel().semel() : new Semel({ url: `${way.url}/_semel`, retry: RETRY });
+  let way: Way | undefined;
+  beforeAll(async () => {
+    if (kind !== "fake") way = await wayOf(kind);
+    semel = way?.semel({ retry: RETRY }) ?? new FakeSemel().semel();
   });
+  afterAll(() => way?.stop());
 
   test("a wrapped function runs once", async () => {
     const runs: string[] = [];

@@ -3,6 +3,7 @@ import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { Semel } from "@semel/client";
+import { open } from "@semel/client/open";
 import { Outbox } from "@semel/client/outbox";
 import { withIdempotency } from "@semel/client/web";
 import { FakeSemel } from "@semel/client/testing";
@@ -23,7 +24,7 @@ try {
     if (await fetch(`${url}/readyz`).then((response) => response.ok, () => false)) break;
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
-  for (const semel of [new FakeSemel().semel(), new Semel({ url })]) {
+  for (const semel of [new FakeSemel().semel(), new Semel({ url }), await open("memory://")]) {
     for (const replayed of [false, true]) {
       const found = await semel.run({ scope: "smoke", key: "k-1" }, () => ({ done: 1 }));
       if (found.replayed !== replayed) throw new Error(`replayed is ${found.replayed}`);
@@ -36,4 +37,4 @@ try {
 const own = new URL("./node_modules/@semel/client/", import.meta.url);
 readFileSync(new URL("dist/index.d.ts", own));
 const { version } = JSON.parse(readFileSync(new URL("package.json", own), "utf8"));
-console.log(`@semel/client ${version} from its tarball: runs once`);
+console.log(`@semel/client ${version} from its tarball: runs once, with a sidecar and without`);

@@ -159,6 +159,19 @@ fn comment_width(path: &str, text: &str) -> Vec<Finding> {
     findings
 }
 
+/// The macros of this crate write code that allows `unsafe_code`, which `forbid` refuses. So its
+/// manifest repeats the lints of the workspace, with `deny`.
+const REPEATS_LINTS: &str = "crates/node/Cargo.toml";
+
+/// The lints of the workspace, with `deny` for `forbid`.
+fn repeated_lints() -> Option<toml::Value> {
+    let root: toml::Table = include_str!("../../../Cargo.toml").parse().ok()?;
+    let mut lints = root.get("workspace")?.get("lints")?.clone();
+    let rust = lints.get_mut("rust")?.as_table_mut()?;
+    rust.insert("unsafe_code".to_owned(), "deny".into());
+    Some(lints)
+}
+
 fn inherited_lints(path: &str, text: &str) -> Option<Finding> {
     if !(path == "Cargo.toml" || path.ends_with("/Cargo.toml")) {
         return None;
@@ -180,6 +193,11 @@ fn inherited_lints(path: &str, text: &str) -> Option<Finding> {
     }
     if !manifest.contains_key("package") || manifest.contains_key("workspace") {
         return None;
+    }
+    if path == REPEATS_LINTS {
+        let repeats = manifest.get("lints") == repeated_lints().as_ref();
+        return (!repeats)
+            .then(|| broken("needs the lints of the workspace, `unsafe_code` denied".to_owned()));
     }
     let inherits = manifest
         .get("lints")

@@ -85,8 +85,8 @@ struct Bench {
     folder: PathBuf,
     sources: PathBuf,
     program: PathBuf,
-    /// The native module of the Python package.
-    module: PathBuf,
+    /// The folder of what is compiled: the program, and the native modules of the packages.
+    compiled: PathBuf,
     variables: Vec<(String, String)>,
 }
 
@@ -95,8 +95,7 @@ impl Bench {
         let folder = workspace.path("target/sdks");
         std::fs::create_dir_all(&folder)?;
         let program = programs::debug(workspace, "semel")?;
-        let module = library("semel_python");
-        let module = programs::debug(workspace, &module)?;
+        let compiled = programs::debug(workspace, "")?;
         let mut variables = services::variables(workspace)
             .context("the tests need Redis: `cargo xtask services up redis`")?;
         variables.push((
@@ -107,7 +106,7 @@ impl Bench {
             folder,
             sources: workspace.path("sdks"),
             program,
-            module,
+            compiled,
             variables,
         })
     }
@@ -121,6 +120,19 @@ impl Bench {
         command
     }
 
+    /// Lays a package's native module where the package and its tests find it.
+    fn place_module(&self, library: &str, place: &Path) -> Result<()> {
+        use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
+        let file = format!("{DLL_PREFIX}{library}{DLL_SUFFIX}");
+        let module = self.compiled.join(file);
+        let place = self.sources.join(place);
+        // Written anew and not over the old one, which another process may have loaded.
+        let beside = place.with_extension("new");
+        std::fs::copy(&module, &beside)
+            .and_then(|_| std::fs::rename(&beside, &place))
+            .with_context(|| format!("{} can't be copied", module.display()))
+    }
+
     /// A folder that has nothing in it.
     fn empty(&self, name: &str) -> Result<PathBuf> {
         let folder = self.folder.join(name);
@@ -130,12 +142,6 @@ impl Bench {
         std::fs::create_dir_all(&folder)?;
         Ok(folder)
     }
-}
-
-/// The file name of a dynamic library.
-fn library(name: &str) -> String {
-    use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
-    format!("{DLL_PREFIX}{name}{DLL_SUFFIX}")
 }
 
 /// The one file in `folder` that ends so.

@@ -50,12 +50,7 @@ fn place_module(bench: &Bench) -> Result<()> {
     } else {
         "_native.abi3.so"
     };
-    let place = bench.sources.join("python/src/semel").join(name);
-    // Written anew and not over the old one, which another process may have loaded.
-    let beside = place.with_extension("new");
-    std::fs::copy(&bench.module, &beside)
-        .and_then(|_| std::fs::rename(&beside, &place))
-        .with_context(|| format!("{} can't be copied", bench.module.display()))
+    bench.place_module("semel_python", &Path::new("python/src/semel").join(name))
 }
 
 /// The tools, in an environment that is named by what is in it.

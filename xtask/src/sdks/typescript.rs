@@ -1,4 +1,7 @@
 //! The TypeScript package: eslint, generated types, tsc, vitest, and the tarball in a clean folder.
+//!
+//! The native module is compiled with the programs of the tests, and laid beside the package: there
+//! the tests and the tarball find it.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,6 +20,7 @@ pub(super) fn run(bench: &Bench) -> Result<()> {
         let mut command = bench.command("npx", PACKAGE);
         exec::run(command.arg("--no-install").args(arguments))
     };
+    bench.place_module("semel_node", Path::new("typescript/semel.node"))?;
     npx(&["eslint", "."])?;
     exec::run(
         bench

@@ -4,22 +4,17 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
-use pyo3::exceptions::{PyConnectionAbortedError, PyValueError};
-use pyo3::prelude::*;
-use semel::{Semel, tokio_env};
+use semel::Semel;
 use semel_core::{BoxFuture, Clock, StoreAdmin};
 use semel_server::api::{ApiConfig, ApiState, router};
 use semel_server::web::Access;
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
-use crate::options::NativeOptions;
+use crate::request::{ApiReply, ApiRequest, CallOutcome, ask};
 
-/// The threads of a runtime. The waiting thread of Python does most of the work of its call.
-const WORKERS: usize = 2;
-
-/// How often a waiting thread looks for signals, such as Ctrl-C.
-const SIGNALS_EVERY: Duration = Duration::from_millis(50);
+/// How often a waiting thread comes back to its caller, who may then look for signals.
+pub const TURN: Duration = Duration::from_millis(50);
 
 /// How long closing waits for threads that leave their calls.
 const MOST_CLOSING: Duration = Duration::from_secs(5);
@@ -33,7 +28,7 @@ const MOST_RETENTION: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
 /// It belongs to the process that opened it: a fork copies neither the threads of the runtime nor
 /// the meaning of its file descriptors. The copy in a child is never dropped, because that would
 /// take the parent's sockets out of the parent's event queue, which both share.
-pub(crate) struct EmbeddedEngine {
+pub struct EmbeddedEngine {
     parts: Option<Parts>,
     process: u32,
     calls: Arc<CallCount>,
@@ -56,7 +51,9 @@ struct CallCount {
 }
 
 /// A thread inside a call, until it is dropped.
-pub(crate) struct EnteredCall {
+///
+/// It answers a request in turns of the thread itself, or starts a task that answers it.
+pub struct EnteredCall {
     /// `None` while it is dropped.
     engine: Option<Arc<EmbeddedEngine>>,
     calls: Arc<CallCount>,
@@ -76,41 +73,13 @@ impl Drop for EnteredCall {
 }
 
 impl EmbeddedEngine {
-    /// Opens the store at `url`. `memory` is a memory store to go on with.
-    pub(crate) fn open(
-        py: Python<'_>,
-        url: &str,
-        options: &NativeOptions,
+    /// The engine on an open store.
+    pub(crate) fn new(
+        runtime: Runtime,
+        clock: Arc<dyn Clock>,
+        semel: Semel,
         memory: Option<Arc<dyn StoreAdmin>>,
-    ) -> PyResult<Self> {
-        let builder = options.builder().map_err(PyValueError::new_err)?;
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(WORKERS)
-            .thread_name("semel")
-            .enable_all()
-            .build()?;
-        let clock = tokio_env().clock;
-        let in_memory = url.trim_start().starts_with("memory:");
-        let url = url.to_owned();
-        let mut opening: BoxFuture<'static, _> = Box::pin(async move {
-            let memory = match memory {
-                None if in_memory => Some(semel::open_store(&url).await?),
-                memory => memory,
-            };
-            let opened = match &memory {
-                Some(store) => builder.open_on(Arc::clone(store)).await,
-                None => builder.open(&url).await,
-            };
-            opened.map(|semel| (semel, memory))
-        });
-        let opened: Result<_, semel::OpenError> = loop {
-            let turn = py.detach(|| runtime.block_on(turn(&mut opening, &*clock, SIGNALS_EVERY)));
-            match turn {
-                Some(opened) => break opened,
-                None => py.check_signals()?,
-            }
-        };
-        let (semel, memory) = opened.map_err(|error| PyValueError::new_err(error.to_string()))?;
+    ) -> Self {
         let config = ApiConfig {
             max_lease: MOST_LEASE,
             max_retention: MOST_RETENTION,
@@ -125,22 +94,27 @@ impl EmbeddedEngine {
             memory,
             closing: CancellationToken::new(),
         };
-        Ok(Self {
+        Self {
             parts: Some(parts),
             process: std::process::id(),
             calls: Arc::default(),
-        })
+        }
     }
 
     /// The memory store, if the records are in memory and in this process.
-    pub(crate) fn memory(&self) -> Option<Arc<dyn StoreAdmin>> {
+    #[must_use]
+    pub fn memory(&self) -> Option<Arc<dyn StoreAdmin>> {
         self.parts().ok()?.memory.clone()
     }
 
     /// Counts a thread as inside a call.
-    pub(crate) fn enter(self: &Arc<Self>) -> PyResult<EnteredCall> {
+    ///
+    /// # Errors
+    ///
+    /// The engine is closed, or another process's.
+    pub fn enter(self: &Arc<Self>) -> Result<EnteredCall, EngineGone> {
         if self.parts()?.closing.is_cancelled() {
-            return Err(closed());
+            return Err(EngineGone::Closed);
         }
         let count = self.calls.count.lock();
         *count.unwrap_or_else(PoisonError::into_inner) += 1;
@@ -150,19 +124,19 @@ impl EmbeddedEngine {
         })
     }
 
-    fn parts(&self) -> PyResult<&Parts> {
-        let parts = self.parts.as_ref().ok_or_else(closed)?;
+    fn parts(&self) -> Result<&Parts, EngineGone> {
+        let parts = self.parts.as_ref().ok_or(EngineGone::Closed)?;
         if std::process::id() != self.process {
-            return Err(PyConnectionAbortedError::new_err(
-                "the store was opened in another process",
-            ));
+            return Err(EngineGone::Elsewhere);
         }
         Ok(parts)
     }
 
     /// Ends all calls, waits for work without a caller for at most `grace`, and ends the runtime.
-    /// Call it without the GIL.
-    pub(crate) fn close(self: Arc<Self>, grace: Duration) {
+    ///
+    /// The thread waits, so call it where nothing else needs the thread, and without a lock that a
+    /// thread in a call may need.
+    pub fn close(self: Arc<Self>, grace: Duration) {
         if let Ok(parts) = self.parts() {
             parts.closing.cancel();
             let count = self.calls.count.lock();
@@ -217,38 +191,77 @@ impl Drop for EmbeddedEngine {
     }
 }
 
-/// What a turn of waiting ended with.
-pub(crate) enum Turn<T> {
-    Done(T),
+/// Why an engine takes no calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EngineGone {
+    /// It was closed.
+    #[error("the store was closed")]
     Closed,
+    /// A process that was forked has a copy of its parent's, which is of no use.
+    #[error("the store was opened in another process")]
+    Elsewhere,
+}
+
+/// What a turn of waiting ended with.
+pub enum Turn<T> {
+    /// The work is done.
+    Done(T),
+    /// The store was closed meanwhile.
+    Closed,
+    /// The turn is over, and the work is not.
     Later,
 }
 
+/// A task that answers a request.
+#[derive(Debug)]
+pub struct RunningCall(tokio::task::AbortHandle);
+
+impl RunningCall {
+    /// Ends it, as a caller of a sidecar does by hanging up. Nobody is told.
+    pub fn cancel(&self) {
+        self.0.abort();
+    }
+}
+
 impl EnteredCall {
-    fn parts(&self) -> PyResult<&Parts> {
-        self.engine.as_ref().ok_or_else(closed)?.parts()
+    fn parts(&self) -> Result<&Parts, EngineGone> {
+        self.engine.as_ref().ok_or(EngineGone::Closed)?.parts()
     }
 
-    pub(crate) fn router(&self) -> PyResult<Router> {
-        Ok(self.parts()?.router.clone())
-    }
-
-    pub(crate) fn clock(&self) -> PyResult<Arc<dyn Clock>> {
+    /// The clock of the engine.
+    ///
+    /// # Errors
+    ///
+    /// The engine is another process's.
+    pub fn clock(&self) -> Result<Arc<dyn Clock>, EngineGone> {
         Ok(Arc::clone(&self.parts()?.clock))
     }
 
-    /// Works for a moment, after which the caller may look for signals.
-    pub(crate) fn work<T>(
+    /// The work of answering a request.
+    ///
+    /// # Errors
+    ///
+    /// The engine is another process's.
+    pub fn ask(&self, request: ApiRequest) -> Result<BoxFuture<'static, ApiReply>, EngineGone> {
+        Ok(Box::pin(ask(self.parts()?.router.clone(), request)))
+    }
+
+    /// Works for a moment, at most [`TURN`], after which the caller may look for signals.
+    ///
+    /// # Errors
+    ///
+    /// The engine is another process's.
+    pub fn work<T>(
         &self,
         work: &mut BoxFuture<'static, T>,
         most: Duration,
-    ) -> PyResult<Turn<T>> {
+    ) -> Result<Turn<T>, EngineGone> {
         let parts = self.parts()?;
         let clock = &*parts.clock;
         Ok(parts.runtime.block_on(async {
             tokio::select! {
                 biased;
-                done = turn(work, clock, most.min(SIGNALS_EVERY)) => {
+                done = turn(work, clock, most.min(TURN)) => {
                     done.map_or(Turn::Later, Turn::Done)
                 }
                 () = parts.closing.cancelled() => Turn::Closed,
@@ -256,29 +269,43 @@ impl EnteredCall {
         }))
     }
 
-    /// Starts a task. It gets a token that is cancelled when the store is closed.
-    pub(crate) fn spawn<F>(
+    /// Starts a task that answers a request, and tells `told` what became of it, on a thread of the
+    /// runtime. `told` is dropped unheard where the task is ended before that.
+    ///
+    /// # Errors
+    ///
+    /// The engine is another process's.
+    pub fn start(
         &self,
-        task: impl FnOnce(CancellationToken) -> F,
-    ) -> PyResult<tokio::task::AbortHandle>
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
+        request: ApiRequest,
+        most: Duration,
+        told: impl FnOnce(CallOutcome) + Send + 'static,
+    ) -> Result<RunningCall, EngineGone> {
         let parts = self.parts()?;
-        let task = task(parts.closing.clone());
-        Ok(parts.runtime.spawn(task).abort_handle())
+        let (clock, closing) = (Arc::clone(&parts.clock), parts.closing.clone());
+        let mut work = self.ask(request)?;
+        let task = parts.runtime.spawn(async move {
+            let outcome = tokio::select! {
+                biased;
+                reply = &mut work => CallOutcome::Replied(reply),
+                () = closing.cancelled() => CallOutcome::Closed,
+                () = clock.sleep(most) => CallOutcome::TimedOut,
+            };
+            told(outcome);
+        });
+        Ok(RunningCall(task.abort_handle()))
     }
 }
 
 /// Polls `work` for at most `most`.
-async fn turn<T>(work: &mut BoxFuture<'_, T>, clock: &dyn Clock, most: Duration) -> Option<T> {
+pub(crate) async fn turn<T>(
+    work: &mut BoxFuture<'_, T>,
+    clock: &dyn Clock,
+    most: Duration,
+) -> Option<T> {
     tokio::select! {
         biased;
         done = work => Some(done),
         () = clock.sleep(most) => None,
     }
-}
-
-pub(crate) fn closed() -> PyErr {
-    PyConnectionAbortedError::new_err("the store was closed")
 }
