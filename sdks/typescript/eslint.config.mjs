@@ -20,5 +20,5 @@ export default tseslint.config(
     files: ["test/**", "examples/**"],
     rules: { "max-lines-per-function": "off", "@typescript-eslint/no-non-null-assertion": "off" },
   },
-  { files: ["tools/**"], languageOptions: { globals: Object.fromEntries(["process", "console", "URL", "fetch", "setTimeout"].map((name) => [name, "readonly"])) } },
+  { files: ["tools/**"], languageOptions: { globals: Object.fromEntries(["process", "console", "URL", "fetch", "performance", "setTimeout"].map((name) => [name, "readonly"])) } },
 );

@@ -69,6 +69,11 @@ class Calls {
     for (const ticket of [...this.#waiting.keys()]) this.#take(ticket)?.reject(error());
   }
 
+  /** Nothing will wait any more. */
+  end(): void {
+    clearInterval(this.#alive);
+  }
+
   /** A number of 32 bits that nothing waits under. */
   #next(): number {
     do this.#last = (this.#last + 1) >>> 0;
@@ -148,5 +153,6 @@ export class EmbeddedStore implements Transport {
     const native = this.#native ?? (await this.#opening?.catch(() => undefined));
     this.#calls.endAll(closed);
     if (native) await this.#calls.begin((ticket) => native.close(ticket, CLOSING_S));
+    this.#calls.end();
   }
 }
