@@ -1,7 +1,8 @@
 /** Webhooks in Express, Fastify and Node's own server. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { FastifyPluginAsync } from "fastify";
-import { type Handle, type HandleOptions, type Verifier, WebhookRefused, responseOf, responseOfError } from "./webhooks.js";
+import { WebhookRefused, responseOf, responseOfError } from "./webhook-answers.js";
+import type { Handle, HandleOptions, Verifier } from "./webhooks.js";
 
 /** A handler for Express, and for Node's own server. */
 export type NodeHandler = (request: IncomingMessage & { body?: unknown }, response: ServerResponse, next?: (error: unknown) => void) => void;

@@ -1,41 +1,23 @@
 /** Webhooks: the provider's signature is checked, and each of its events is handled once. */
-import { fromBase64 } from "./answer.js";
-import { hexOf } from "./digest.js";
-import { AnswerNotKept, EffectFailed, GaveUp, KeyInvalid, ProblemError, SemelError, Unrecorded } from "./errors.js";
+import { KeyInvalid } from "./errors.js";
 import { checkKey } from "./keys.js";
 import { merged } from "./merge.js";
 import { concat } from "./send.js";
+import { WebhookRefused, responseOf, responseOfError } from "./webhook-answers.js";
+import { type HeaderLines, Lines, PRESETS, type Preset, type Provider, type Signed, sha256, utf8 } from "./webhook-presets.js";
 import type { Result, Semel, Terms } from "./worker.js";
 
+export { type RefusedReason, WebhookRefused } from "./webhook-answers.js";
+export type { HeaderLines, Provider } from "./webhook-presets.js";
+
 /** The largest body that is read, unless the verifier says otherwise. */
-export const MAX_BODY_BYTES = 1024 * 1024;
-/** The longest signature header. */
-const MAX_HEADER_LENGTH = 4096;
+const MAX_BODY_BYTES = 1024 * 1024;
 /** The most signatures in one header. */
 const MAX_SIGNATURES = 16;
 /** By how many seconds a signature's time may be off. */
 const TOLERANCE = 300;
 /** Providers deliver again for days. */
 const RETENTION_MS = 7 * 86_400_000;
-
-const utf8 = (text: string): Uint8Array => new TextEncoder().encode(text);
-
-/** Why a webhook isn't believed. */
-export type RefusedReason = "missing" | "malformed" | "signature" | "expired" | "too_large" | "no_id";
-
-/**
- * A webhook that isn't believed, by its `reason`: a header is `missing` or `malformed`, the `signature` is wrong, its time is
- * too far off (`expired`), the body is `too_large`, or there is `no_id` of the event.
- */
-export class WebhookRefused extends SemelError {
-  /** What to answer. */
-  readonly status: number;
-
-  constructor(readonly reason: RefusedReason) {
-    super(`the webhook is refused: ${reason}`);
-    this.status = reason === "too_large" ? 413 : reason === "signature" || reason === "expired" ? 401 : 400;
-  }
-}
 
 /** A webhook whose signature is right. */
 export class WebhookEvent {
@@ -100,26 +82,7 @@ export interface HandleOptions extends Terms {
 /** What a handler returns is the answer: nothing, a text, or JSON. */
 export type Handle = (event: WebhookEvent) => unknown;
 
-export type Provider = "stripe" | "github" | "shopify" | "slack" | "standard";
 type Secrets = string | Uint8Array | (string | Uint8Array)[];
-/** Headers as `fetch` or Node has them, or line by line. */
-export type HeaderLines = Headers | Record<string, string | string[] | undefined> | [string, string][];
-
-/** What a request says of its signature. */
-interface Signed {
-  /** What is signed in front of the body. */
-  before: string;
-  signatures: string[];
-  seconds?: string;
-}
-
-/** What is particular to a provider. */
-interface Preset {
-  keyOf?: (secret: string) => Uint8Array;
-  textOf: (digest: Uint8Array) => string;
-  read: (lines: Lines) => Signed;
-  id: (lines: Lines, body: Uint8Array) => string | undefined | Promise<string>;
-}
 
 /** Verifies the webhooks of one endpoint. */
 export class Verifier {
@@ -208,117 +171,6 @@ export const slack = (secrets: Secrets, options?: VerifierOptions): Verifier => 
 /** `webhook-signature` and `webhook-id`, as many providers send them (Standard Webhooks). */
 export const standard = (secrets: Secrets, options?: VerifierOptions): Verifier => new Verifier("standard", secrets, options);
 
-const base64Of = (bytes: Uint8Array): string => btoa(String.fromCharCode(...bytes));
-
-const PRESETS: Record<Provider, Preset> = {
-  stripe: {
-    textOf: hexOf,
-    read: (lines) => {
-      const items = lines.one("stripe-signature").split(",").map((item) => cut(item.trim(), "="));
-      const times = items.filter(([name]) => name === "t");
-      if (times.length !== 1) throw new WebhookRefused("malformed");
-      const seconds = secondsOf(times[0]?.[1] ?? "");
-      return { before: `${seconds}.`, signatures: items.filter(([name]) => name === "v1").map(([, value]) => value), seconds };
-    },
-    id: (_, body) => member(body, "id"),
-  },
-  github: {
-    textOf: hexOf,
-    read: (lines) => ({ before: "", signatures: [after("sha256=", lines.one("x-hub-signature-256"))] }),
-    id: (lines) => lines.maybe("x-github-delivery"),
-  },
-  shopify: {
-    textOf: base64Of,
-    read: (lines) => ({ before: "", signatures: [lines.one("x-shopify-hmac-sha256")] }),
-    id: (lines) => lines.maybe("x-shopify-webhook-id"),
-  },
-  slack: {
-    textOf: hexOf,
-    read: (lines) => {
-      const seconds = secondsOf(lines.one("x-slack-request-timestamp"));
-      return { before: `v0:${seconds}:`, signatures: [after("v0=", lines.one("x-slack-signature"))], seconds };
-    },
-    id: async (_, body) => member(body, "event_id") ?? `body-${await sha256(body)}`,
-  },
-  standard: {
-    keyOf: (secret) => {
-      try {
-        return fromBase64(secret.replace(/^whsec_/, ""));
-      } catch {
-        throw new TypeError("the secret is no base64");
-      }
-    },
-    textOf: base64Of,
-    read: (lines) => {
-      const [id, seconds] = [lines.one("webhook-id"), secondsOf(lines.one("webhook-timestamp"))];
-      if (id === "") throw new WebhookRefused("malformed");
-      const items = lines.one("webhook-signature").split(" ").map((item) => cut(item, ","));
-      return { before: `${id}.${seconds}.`, signatures: items.filter(([name]) => name === "v1").map(([, value]) => value), seconds };
-    },
-    id: (lines) => lines.one("webhook-id"),
-  },
-};
-
-/** Headers by name. */
-class Lines {
-  readonly #lines = new Map<string, string[]>();
-
-  constructor(headers: HeaderLines) {
-    const pairs = headers instanceof Headers || Array.isArray(headers) ? [...headers] : Object.entries(headers);
-    for (const [name, value] of pairs) {
-      if (value === undefined) continue;
-      const known = this.#lines.get(name.toLowerCase()) ?? [];
-      this.#lines.set(name.toLowerCase(), known.concat(value));
-    }
-  }
-
-  /** The value of a header that is there once. */
-  one(name: string): string {
-    const found = this.#lines.get(name);
-    if (!found) throw new WebhookRefused("missing");
-    const [only = ""] = found;
-    if (found.length > 1 || only.length > MAX_HEADER_LENGTH) throw new WebhookRefused("malformed");
-    return only;
-  }
-
-  maybe(name: string): string | undefined {
-    return this.#lines.has(name) ? this.one(name) : undefined;
-  }
-
-  all(): Headers {
-    return new Headers([...this.#lines].flatMap(([name, values]) => values.map((value): [string, string] => [name, value])));
-  }
-}
-
-function secondsOf(text: string): string {
-  if (!/^[0-9]{1,12}$/.test(text)) throw new WebhookRefused("malformed");
-  return text;
-}
-
-function after(prefix: string, text: string): string {
-  if (!text.startsWith(prefix)) throw new WebhookRefused("malformed");
-  return text.slice(prefix.length);
-}
-
-function cut(text: string, at: string): [before: string, after: string] {
-  const found = text.indexOf(at);
-  return found < 0 ? [text, ""] : [text.slice(0, found), text.slice(found + 1)];
-}
-
-/** A text in a JSON object. */
-function member(body: Uint8Array, name: string): string | undefined {
-  try {
-    const found = (JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(body)) as Record<string, unknown> | null)?.[name];
-    return typeof found === "string" ? found : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
-async function sha256(bytes: Uint8Array): Promise<string> {
-  return hexOf(new Uint8Array(await crypto.subtle.digest("SHA-256", bytes as BufferSource)));
-}
-
 function isEqual(own: Uint8Array, given: Uint8Array): boolean {
   let differs = own.length ^ given.length;
   for (const [at, byte] of own.entries()) differs |= byte ^ (given[at] ?? 0);
@@ -339,23 +191,4 @@ async function bodyOf(request: Request, most: number): Promise<Uint8Array> {
     chunks.push(next.value);
   }
   return concat(chunks);
-}
-
-/** What a handler's result is as an answer. */
-export function responseOf(value: unknown): Response {
-  if (value === undefined || value === null) return new Response(null, { status: 200 });
-  return typeof value === "string" ? new Response(value) : Response.json(value);
-}
-
-/** What is answered where there is no result: what isn't 2xx is delivered again. Throws what is the handler's own. */
-export function responseOfError(error: unknown): Response {
-  if (error instanceof WebhookRefused) return new Response(error.message, { status: error.status });
-  // It was handled, or no further delivery would change that it can't be.
-  if (error instanceof EffectFailed || error instanceof AnswerNotKept || error instanceof Unrecorded) return responseOf(undefined);
-  const problem = error instanceof ProblemError || error instanceof GaveUp ? error.problem : undefined;
-  if (problem?.code?.startsWith("idempotency_") && problem.status !== undefined) {
-    return Response.json(problem, { status: problem.status, headers: { "content-type": "application/problem+json" } });
-  }
-  if (error instanceof GaveUp) return new Response("try again later", { status: 503, headers: { "retry-after": "1" } });
-  throw error;
 }

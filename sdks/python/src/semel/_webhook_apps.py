@@ -8,10 +8,10 @@ from typing import Any
 
 from . import _http
 from ._http import Plain
+from ._webhook_headers import HeaderLines, WebhookRefused
 from ._wsgi_answers import StartResponse
 from .asgi import Receive, Scope, Send, read_body, send_answer
 from .errors import AnswerNotKept, EffectFailed, NoEffect, SemelError, Unknown, Unrecorded
-from .webhooks import HeaderLines, WebhookRefused
 from .wsgi import App as WsgiApp
 from .wsgi import Environ, answered, body_of, headers_of
 

@@ -11,17 +11,17 @@ import binascii
 import hashlib
 import hmac
 import json
-import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from ._claims import Terms
 from ._lease import Result, merged
+from ._webhook_headers import HeaderLines, Lines, WebhookRefused, after, member, seconds_in
 from .aworker import AsyncSemel
-from .errors import KeyInvalid, SemelError
+from .errors import KeyInvalid
 from .keys import check_key
 from .worker import Semel
 
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 MAX_BODY_BYTES = 1024 * 1024
 """The largest body that is read, unless the verifier says otherwise."""
 
-MAX_HEADER_BYTES = 4096
-"""The longest signature header."""
-
 MAX_SIGNATURES = 16
 """The most signatures in one header."""
 
@@ -44,24 +41,7 @@ TOLERANCE = 300.0
 RETENTION = Terms(retention=7 * 86_400)
 """Providers deliver again for days."""
 
-Reason = Literal["missing", "malformed", "signature", "expired", "too_large", "no_id"]
-HeaderLines = Mapping[str, str] | Iterable[tuple[str, str]]
 Secrets = str | bytes | Sequence[str | bytes]
-
-_SECONDS = re.compile(r"[0-9]{1,12}")
-
-
-class WebhookRefused(SemelError):
-    """A webhook that isn't believed, by its `reason`; `status` is what to answer.
-
-    A header is `missing` or `malformed`, the `signature` is wrong, its time is too far off (`expired`), the body is
-    `too_large`, or there is `no_id` of the event.
-    """
-
-    def __init__(self, reason: Reason) -> None:
-        super().__init__(f"the webhook is refused: {reason}")
-        self.reason: Reason = reason
-        self.status = {"too_large": 413, "signature": 401, "expired": 401}.get(reason, 400)
 
 
 @dataclass(frozen=True)
@@ -122,7 +102,7 @@ class Verifier(ABC):
         """The event, or `WebhookRefused`. `body` is the request's body as it came, before anything has read it."""
         if len(body) > self.max_body:
             raise WebhookRefused("too_large")
-        lines = _Lines(headers)
+        lines = Lines(headers)
         signed = self._read(lines)
         if len(signed.signatures) > MAX_SIGNATURES or not signed.signatures:
             raise WebhookRefused("malformed")
@@ -214,43 +194,12 @@ class Verifier(ABC):
         return digest.hex()
 
     @abstractmethod
-    def _read(self, headers: _Lines) -> _Signed:
+    def _read(self, headers: Lines) -> _Signed:
         """What the headers say."""
 
     @abstractmethod
-    def _id(self, headers: _Lines, body: bytes) -> str | None:
+    def _id(self, headers: Lines, body: bytes) -> str | None:
         """The id of the event."""
-
-
-class _Lines:
-    """Headers by name."""
-
-    def __init__(self, headers: HeaderLines) -> None:
-        pairs = headers.items() if isinstance(headers, Mapping) else headers
-        self._lines: dict[str, list[str]] = {}
-        for name, value in pairs:
-            self._lines.setdefault(name.lower(), []).append(value)
-
-    def one(self, name: str) -> str:
-        """The value of a header that is there once."""
-        found = self._lines.get(name.lower(), [])
-        if not found:
-            raise WebhookRefused("missing")
-        if len(found) > 1 or len(found[0]) > MAX_HEADER_BYTES:
-            raise WebhookRefused("malformed")
-        return found[0]
-
-    def seconds(self, name: str) -> str:
-        """A time."""
-        return _seconds(self.one(name))
-
-    def maybe(self, name: str) -> str | None:
-        """The value of a header that may be missing."""
-        return self.one(name) if name.lower() in self._lines else None
-
-    def all(self) -> dict[str, str]:
-        """Each with its values, joined."""
-        return {name: ", ".join(values) for name, values in self._lines.items()}
 
 
 class Stripe(Verifier):
@@ -258,16 +207,16 @@ class Stripe(Verifier):
 
     provider = "stripe"
 
-    def _read(self, headers: _Lines) -> _Signed:
+    def _read(self, headers: Lines) -> _Signed:
         items = [item.strip().partition("=") for item in headers.one("Stripe-Signature").split(",")]
         times = [value for name, _, value in items if name == "t"]
         if len(times) != 1:
             raise WebhookRefused("malformed")
-        seconds = _seconds(times[0])
+        seconds = seconds_in(times[0])
         return _Signed(f"{seconds}.".encode(), [value for name, _, value in items if name == "v1"], seconds)
 
-    def _id(self, _: _Lines, body: bytes) -> str | None:
-        return _member(body, "id")
+    def _id(self, _: Lines, body: bytes) -> str | None:
+        return member(body, "id")
 
 
 class GitHub(Verifier):
@@ -275,10 +224,10 @@ class GitHub(Verifier):
 
     provider = "github"
 
-    def _read(self, headers: _Lines) -> _Signed:
-        return _Signed(b"", [_after("sha256=", headers.one("X-Hub-Signature-256"))])
+    def _read(self, headers: Lines) -> _Signed:
+        return _Signed(b"", [after("sha256=", headers.one("X-Hub-Signature-256"))])
 
-    def _id(self, headers: _Lines, _: bytes) -> str | None:
+    def _id(self, headers: Lines, _: bytes) -> str | None:
         return headers.maybe("X-GitHub-Delivery")
 
 
@@ -287,13 +236,13 @@ class Shopify(Verifier):
 
     provider = "shopify"
 
-    def _read(self, headers: _Lines) -> _Signed:
+    def _read(self, headers: Lines) -> _Signed:
         return _Signed(b"", [headers.one("X-Shopify-Hmac-SHA256")])
 
     def _text_of(self, digest: bytes) -> str:
         return base64.b64encode(digest).decode()
 
-    def _id(self, headers: _Lines, _: bytes) -> str | None:
+    def _id(self, headers: Lines, _: bytes) -> str | None:
         return headers.maybe("X-Shopify-Webhook-Id")
 
 
@@ -302,12 +251,12 @@ class Slack(Verifier):
 
     provider = "slack"
 
-    def _read(self, headers: _Lines) -> _Signed:
+    def _read(self, headers: Lines) -> _Signed:
         seconds = headers.seconds("X-Slack-Request-Timestamp")
-        return _Signed(f"v0:{seconds}:".encode(), [_after("v0=", headers.one("X-Slack-Signature"))], seconds)
+        return _Signed(f"v0:{seconds}:".encode(), [after("v0=", headers.one("X-Slack-Signature"))], seconds)
 
-    def _id(self, _: _Lines, body: bytes) -> str | None:
-        return _member(body, "event_id") or "body-" + hashlib.sha256(body).hexdigest()
+    def _id(self, _: Lines, body: bytes) -> str | None:
+        return member(body, "event_id") or "body-" + hashlib.sha256(body).hexdigest()
 
 
 class StandardWebhooks(Verifier):
@@ -323,7 +272,7 @@ class StandardWebhooks(Verifier):
         except binascii.Error:
             raise ValueError("the secret is no base64") from None
 
-    def _read(self, headers: _Lines) -> _Signed:
+    def _read(self, headers: Lines) -> _Signed:
         name, seconds = headers.one("webhook-id"), headers.seconds("webhook-timestamp")
         if not name:
             raise WebhookRefused("malformed")
@@ -334,30 +283,8 @@ class StandardWebhooks(Verifier):
     def _text_of(self, digest: bytes) -> str:
         return base64.b64encode(digest).decode()
 
-    def _id(self, headers: _Lines, _: bytes) -> str | None:
+    def _id(self, headers: Lines, _: bytes) -> str | None:
         return headers.one("webhook-id")
-
-
-def _seconds(text: str) -> str:
-    if _SECONDS.fullmatch(text) is None:
-        raise WebhookRefused("malformed")
-    return text
-
-
-def _after(prefix: str, text: str) -> str:
-    if not text.startswith(prefix):
-        raise WebhookRefused("malformed")
-    return text.removeprefix(prefix)
-
-
-def _member(body: bytes, name: str) -> str | None:
-    """A text in a JSON object."""
-    try:
-        value = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    found = value.get(name) if isinstance(value, dict) else None
-    return found if isinstance(found, str) else None
 
 
 stripe, github, shopify, slack, standard = Stripe, GitHub, Shopify, Slack, StandardWebhooks
