@@ -40,7 +40,7 @@ pub(super) fn log_record_event(event: &Event<'_>) {
                 "a call resembles an earlier one, and was held",
                 original_hash = labels::hash_prefix(&original.fingerprint),
                 current_hash = labels::hash_prefix(&asked),
-                original_timestamp = original.requested_at.map(format_time),
+                original_timestamp = original.requested_at.map(rfc3339_millis),
             );
         }
         Step::Oversized { bytes, most } => {
