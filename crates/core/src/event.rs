@@ -4,8 +4,8 @@
 //! An event names a key by its namespace, its first characters and its hash. It never contains the
 //! whole key or a payload.
 
-use std::fmt;
-use std::sync::Arc;
+mod observer;
+
 use std::time::Duration;
 
 use crate::claim::Mismatch;
@@ -17,6 +17,7 @@ use crate::identity::Identity;
 use crate::key::KeyHint;
 use crate::namespace::Namespace;
 use crate::record::{Fence, State};
+pub use observer::{NoopObserver, Observer, ObserverList};
 
 /// A step of the engine, and the key that it is about. Without a usable key, hint and identity are
 /// all zeros.
@@ -526,75 +527,6 @@ impl ShadowDecision {
             Self::Unavailable => "unavailable",
             Self::Refuse(code) => code.as_str(),
         }
-    }
-}
-
-/// Takes events. Called on the hot path: return quickly, never block.
-pub trait Observer: Send + Sync + 'static {
-    /// Takes one event.
-    fn observe(&self, event: &Event<'_>);
-
-    /// Whether it wants events at all. The engine makes none for an observer that returns `false`.
-    /// Called once, when the engine is made.
-    fn wants_events(&self) -> bool {
-        true
-    }
-
-    /// Whether it wants durations: [`Step::StoreCalled`] and [`Step::Answered`]. Each costs a read
-    /// of the clock, so an observer that doesn't use them should return `false`. Called once, when
-    /// the engine is made.
-    fn wants_times(&self) -> bool {
-        true
-    }
-}
-
-/// Several observers, which get each event in order.
-#[derive(Clone)]
-pub struct ObserverList(Vec<Arc<dyn Observer>>);
-
-impl ObserverList {
-    /// Makes one observer of several.
-    #[must_use]
-    pub const fn new(observers: Vec<Arc<dyn Observer>>) -> Self {
-        Self(observers)
-    }
-}
-
-impl fmt::Debug for ObserverList {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ObserverList({})", self.0.len())
-    }
-}
-
-impl Observer for ObserverList {
-    fn observe(&self, event: &Event<'_>) {
-        for observer in &self.0 {
-            observer.observe(event);
-        }
-    }
-
-    fn wants_events(&self) -> bool {
-        self.0.iter().any(|observer| observer.wants_events())
-    }
-
-    fn wants_times(&self) -> bool {
-        self.0.iter().any(|observer| observer.wants_times())
-    }
-}
-
-/// An observer that ignores all events.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoopObserver;
-
-impl Observer for NoopObserver {
-    fn observe(&self, _: &Event<'_>) {}
-
-    fn wants_events(&self) -> bool {
-        false
-    }
-
-    fn wants_times(&self) -> bool {
-        false
     }
 }
 
