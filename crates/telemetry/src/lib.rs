@@ -11,6 +11,7 @@ mod refused_payloads;
 mod series;
 pub mod table;
 mod telemetry;
+mod upkeep;
 
 pub use config::TelemetryConfig;
 pub use event_log::EventLog;

@@ -2,12 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use metrics::{Counter, Histogram, Recorder as _};
-use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 use semel_core::event::{BreakerState, Ending, Event, Observer, Step, StoreCall};
 use semel_core::{Code, Fingerprint};
 
@@ -16,18 +15,15 @@ use crate::labels::OTHER;
 use crate::refused_payloads::RefusedPayloads;
 use crate::series::{Registry, Series, SeriesLabels};
 use crate::table::{self as t, MetricKind};
+use crate::upkeep::Upkeep;
 
 /// The maximum length of a label value that a caller may choose.
 const MAX_LABEL_BYTES: usize = 128;
 
-/// After how many requests recorded durations are moved into their buckets, also if nobody reads
-/// the metrics. Until then each takes memory.
-const UPKEEP_EVERY: u32 = 8_192;
-
 /// Derives Prometheus metrics from events. [`table::ALL`](t::ALL) lists them.
 pub struct Meter {
     registry: Registry,
-    handle: PrometheusHandle,
+    durations: Upkeep,
     backend: &'static str,
     series: ArcSwap<HashMap<String, Arc<Series>>>,
     max_scopes: usize,
@@ -36,7 +32,6 @@ pub struct Meter {
     breaker: [Counter; 3],
     not_asked: Counter,
     refused: RefusedPayloads,
-    answered: AtomicU32,
 }
 
 /// The metrics of one kind of store call.
@@ -81,21 +76,20 @@ impl Meter {
                 registry.counter(&t::BREAKER_CHANGES, &labels)
             }),
             not_asked: registry.counter(&t::NOT_ASKED, &of),
-            handle,
+            durations: Upkeep::new(handle),
             registry,
             backend,
             series: ArcSwap::default(),
             max_scopes: config.max_scopes,
             by_tenant: config.by_tenant,
             refused: RefusedPayloads::default(),
-            answered: AtomicU32::new(0),
         }
     }
 
     /// All metrics in the text format of Prometheus.
     #[must_use]
     pub fn render(&self) -> String {
-        self.handle.render()
+        self.durations.render()
     }
 
     /// Where other metrics of [`table`](crate::table) are set.
@@ -177,11 +171,8 @@ impl Meter {
         fingerprint: Fingerprint,
         took: Duration,
     ) {
-        if self.answered.fetch_add(1, Ordering::Relaxed) % UPKEEP_EVERY == UPKEEP_EVERY - 1 {
-            self.handle.run_upkeep();
-        }
         series.request(how).increment(1);
-        series.request_seconds(how).record(took);
+        self.durations.record(series.request_seconds(how), took);
         match how {
             Ending::Problem(Code::Conflict) => self.refused.insert(fingerprint),
             Ending::Ran { .. } | Ending::HandedOut if self.refused.take(fingerprint) => {
@@ -205,7 +196,7 @@ impl Meter {
                     &calls.failed
                 };
                 counter.increment(1);
-                calls.seconds.record(took);
+                self.durations.record(&calls.seconds, took);
             }
             Step::StoreFailed { call, kind, .. } => {
                 let labels = [
@@ -279,11 +270,13 @@ impl Observer for Meter {
             Step::Claimed { attempt, .. } => series.claim(attempt).increment(1),
             Step::Replayed { state, local, .. } => series.replay(state, local).increment(1),
             Step::Mismatched { .. } => series.mismatches.increment(1),
-            Step::WaitEnded { waited, .. } => series.wait_seconds.record(waited),
+            Step::WaitEnded { waited, .. } => {
+                self.durations.record(&series.wait_seconds, waited);
+            }
             Step::Busy { why, .. } => series.busy(why).increment(1),
             Step::EffectEnded { verdict, took } => {
                 series.effect(verdict).increment(1);
-                series.effect_seconds.record(took);
+                self.durations.record(&series.effect_seconds, took);
             }
             Step::Renewed { .. } => series.renewed.increment(1),
             Step::Settled { state, .. } => series.settled(state).increment(1),
@@ -322,5 +315,32 @@ fn builder() -> PrometheusBuilder {
 impl std::fmt::Debug for Meter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Meter({})", self.backend)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use semel_core::event::StoreCall;
+    use semel_core::key::KeyHint;
+    use semel_core::{Identity, Namespace};
+
+    use super::*;
+
+    /// Lookups and renewals are store calls without a request.
+    #[test]
+    fn each_store_call_counts_towards_the_upkeep() {
+        let meter = Meter::new(&TelemetryConfig::new("memory"));
+        let namespace = Namespace::new("", "", "charge").unwrap();
+        let step = Step::StoreCalled {
+            call: StoreCall::Read,
+            took: Duration::from_millis(1),
+            answered: true,
+        };
+        let nobody = Identity::from_bytes([0; 32]);
+        let event = Event::new(&namespace, KeyHint::default(), nobody, step);
+        for _ in 0..10 {
+            meter.observe(&event);
+        }
+        assert_eq!(meter.durations.recorded(), 10);
     }
 }

@@ -126,19 +126,3 @@ fn waits_in_vain_and_takeovers_are_counted() {
         1
     );
 }
-
-/// Otherwise the memory of a program that nobody scrapes would grow.
-#[tokio::test(flavor = "current_thread")]
-async fn durations_are_summed_up_without_a_reader() {
-    let telemetry = Arc::new(Telemetry::new(&TelemetryConfig::new("memory")));
-    let builder = Semel::builder().observer(Arc::clone(&telemetry) as _);
-    let semel = builder.open("memory://").await.expect("a store");
-    for _ in 0..20_000 {
-        charge(&semel, "k", 5).await;
-    }
-    let page = telemetry.render();
-    let count = page
-        .lines()
-        .find(|line| line.starts_with("semel_request_duration_seconds_count"));
-    assert!(count.is_some(), "{page}");
-}
