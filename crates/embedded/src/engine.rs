@@ -1,6 +1,8 @@
 //! The engine on a runtime of its own.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
@@ -269,8 +271,8 @@ impl EnteredCall {
         }))
     }
 
-    /// Starts a task that answers a request, and tells `told` what became of it, on a thread of the
-    /// runtime. `told` is dropped unheard where the task is ended before that.
+    /// Starts a task that answers a request, and calls `told` with the outcome, on a thread of the
+    /// runtime. A task that panics counts as closed. If the call is cancelled, `told` is dropped.
     ///
     /// # Errors
     ///
@@ -283,11 +285,11 @@ impl EnteredCall {
     ) -> Result<RunningCall, EngineGone> {
         let parts = self.parts()?;
         let (clock, closing) = (Arc::clone(&parts.clock), parts.closing.clone());
-        let mut work = self.ask(request)?;
+        let mut work = Box::pin(catch_panic(self.ask(request)?));
         let task = parts.runtime.spawn(async move {
             let outcome = tokio::select! {
                 biased;
-                reply = &mut work => CallOutcome::Replied(reply),
+                reply = &mut work => reply.map_or(CallOutcome::Closed, CallOutcome::Replied),
                 () = closing.cancelled() => CallOutcome::Closed,
                 () = clock.sleep(most) => CallOutcome::TimedOut,
             };
@@ -295,6 +297,15 @@ impl EnteredCall {
         });
         Ok(RunningCall(task.abort_handle()))
     }
+}
+
+/// Runs `work` to its end. `None` if it panics: whoever waits must hear of it.
+async fn catch_panic<T>(mut work: BoxFuture<'static, T>) -> Option<T> {
+    let poll = |context: &mut Context<'_>| {
+        let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
+        polled.map_or(Poll::Ready(None), |polled| polled.map(Some))
+    };
+    std::future::poll_fn(poll).await
 }
 
 /// Polls `work` for at most `most`.
@@ -307,5 +318,17 @@ pub(crate) async fn turn<T>(
         biased;
         done = work => Some(done),
         () = clock.sleep(most) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn panic_ends_the_work_and_is_heard_of() {
+        let broken: BoxFuture<'static, u8> = Box::pin(async { panic!("a defect") });
+        assert_eq!(catch_panic(broken).await, None);
+        assert_eq!(catch_panic(Box::pin(async { 7 })).await, Some(7));
     }
 }

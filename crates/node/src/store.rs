@@ -1,6 +1,7 @@
 //! The class `Store`, and `open`, which makes one.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -62,9 +63,11 @@ pub(crate) fn open(
     })?;
     let opened = Arc::clone(&shared);
     in_background(move || {
-        let end = match engine_at(&url, &options) {
-            Ok(engine) => opened.put(engine),
-            Err(reason) => End::Failed(reason),
+        let opening = catch_unwind(AssertUnwindSafe(|| engine_at(&url, &options)));
+        let end = match opening {
+            Ok(Ok(engine)) => opened.put(engine),
+            Ok(Err(reason)) => End::Failed(reason),
+            Err(_) => End::Failed("the store could not be opened: the engine panicked".to_owned()),
         };
         opened.ends.tell(ticket, end);
     })?;
