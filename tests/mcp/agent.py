@@ -1,5 +1,6 @@
 """A scripted agent: it intends N acts, loses 30 % of the results, and calls again for those, with a fresh call id and no key,
-as agents do. With a gateway, it kills that gateway twice, with -9, while a call runs, and starts it again.
+as agents do. With a gateway, it kills that gateway with -9 while a call runs, and starts it again. Every second time it kills
+the server instead, if the variable SERVER_PIDFILE says which process that is.
 
     agent.py N SEED KILLS PIDFILE COMMAND…    → JSON: what it was told
 """
@@ -17,7 +18,7 @@ number, seed, kills, pidfile, *command = sys.argv[1:]
 number, kills = int(number), int(kills)
 chance = random.Random(int(seed))
 kill_at = {number * (n + 1) // (kills + 1) for n in range(kills)}
-told = {"done": 0, "in_doubt": [], "refused": [], "lost": 0, "calls": 0, "killed": 0, "replayed": 0}
+told = {"done": 0, "in_doubt": [], "refused": [], "lost": 0, "calls": 0, "killed": 0, "replayed": 0, "verified": 0}
 
 
 def connect():
@@ -27,7 +28,8 @@ def connect():
 
 async def kill(after):
     await anyio.sleep(after)
-    with open(pidfile) as file:
+    of_server = os.environ.get("SERVER_PIDFILE")
+    with open(of_server if of_server and told["killed"] % 2 else pidfile) as file:
         os.kill(int(file.read()), signal.SIGKILL)
     told["killed"] += 1
 
@@ -60,6 +62,10 @@ def settle(result, number):
     meta = result.meta or {}
     if meta.get("semel/code") == "idempotency_in_doubt":
         told["in_doubt"].append({"number": number, "key": meta["semel/idempotencyKey"], "text": result.content[0].text})
+        return True
+    if meta.get("semel/verifiedBy"):
+        told["verified"] += 1
+        told["done"] += 1
         return True
     if result.is_error:
         told["refused"].append(result.content[0].text)

@@ -45,6 +45,22 @@ async def act_then_die(what: str) -> str:
     os._exit(7)
 
 
+@server.tool(annotations=ToolAnnotations(destructive_hint=True))
+async def die_first(what: str, died: str) -> dict[str, int]:
+    """Takes the server down, unless there is a file of that name. Then it acts."""
+    if not os.path.exists(died):
+        open(died, "w").close()
+        os._exit(7)
+    return {"line": note(f"act {what}")}
+
+
+@server.tool(annotations=ToolAnnotations(read_only_hint=True))
+async def find(what: str) -> dict[str, int]:
+    """How often it was done."""
+    with open(os.environ["LEDGER"]) as ledger:
+        return {"times": ledger.read().splitlines().count(f"act {what}")}
+
+
 @server.tool(annotations=ToolAnnotations(destructive_hint=False))
 async def fail(what: str) -> str:
     """Acts, and says that it failed."""

@@ -14,7 +14,7 @@ use semel::core::{Key, State};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-pub(crate) use self::held::{HeldAgainst, held};
+pub(crate) use self::held::{HeldAgainst, held, held_unknown};
 use self::replay::replay;
 use crate::call::Call;
 use crate::members::Members;
@@ -66,6 +66,9 @@ pub(crate) fn write(
         Outcome::Http(reply) => Reply::Http(reply),
         Outcome::Cancelled => Reply::Silence,
         Outcome::NotSent(CANCELLED) => Reply::Silence,
+        Outcome::NotSent(GONE) => {
+            write_error(call, &ErrorResult::terminal(Code::NotSent, GONE.to_owned()))
+        }
         // In observe mode the caller sees what it would see without the gateway (P39).
         Outcome::NotSent(_) | Outcome::Lost | Outcome::TimedOut if !enforces => Reply::NoServer,
         Outcome::NotSent(why) => write_error(
@@ -115,6 +118,10 @@ fn describe_error(message: &[u8]) -> String {
 
 /// The reason of a call that its caller cancelled before it was sent. It gets no reply.
 pub(crate) const CANCELLED: &str = "its caller cancelled it";
+
+/// The reply to a call that repeats an earlier one which has no record any more.
+pub(crate) const GONE: &str = "Nothing was done: the earlier call is not on record any more. Check \
+    whether its effect is there. If it isn't, call again with \"newCall\": true.";
 
 /// An error that the gateway reports as the result of a call.
 struct ErrorResult {

@@ -7,6 +7,7 @@ use semel::{KeyRules, Secret};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::conversation::ConversationSource;
 use crate::identity::IdentityRule;
 use crate::members::Members;
 use crate::message::{Id, Kind, Message};
@@ -36,8 +37,13 @@ pub struct Caller {
     /// A digest of the credentials of an unidentified caller. It is part of the fingerprint:
     /// reusing a key with other credentials is refused.
     pub credentials: String,
-    /// The session. Derived keys of two sessions always differ.
+    /// The session of the protocol.
     pub session: String,
+    /// The conversation that a header names, if the settings ask for one.
+    pub conversation: Option<String>,
+    /// Whether the call came over the network, where others may have the same principal and
+    /// session.
+    pub is_remote: bool,
     /// Path and query of another server behind the same address, which has its own keys. It is
     /// empty for the server that the gateway stands for.
     pub path: String,
@@ -81,6 +87,11 @@ pub(crate) enum CallKeyError {
     Unfit(#[from] KeyError),
     #[error("this tool requires an idempotencyKey")]
     Missing,
+    #[error(
+        "this call doesn't say which conversation it belongs to, so a repeated call can't be told \
+         from another conversation's. Call again with an idempotencyKey of your choice"
+    )]
+    NoConversation,
 }
 
 impl Call {
@@ -192,6 +203,7 @@ impl Call {
         rule: KeyRule,
         identity: Option<IdentityRule<'_>>,
         caller: &Caller,
+        source: &ConversationSource,
         secret: &Secret,
     ) -> Result<CallKey, CallKeyError> {
         match (given, rule) {
@@ -199,6 +211,8 @@ impl Call {
             (None, KeyRule::Optional) => Ok(CallKey::None),
             (None, KeyRule::Required) => Err(CallKeyError::Missing),
             (None, KeyRule::Derive) => {
+                let conversation = self.conversation(caller, source);
+                let conversation = conversation.ok_or(CallKeyError::NoConversation)?;
                 let identity = identity.filter(|_| self.new_call != Some(true));
                 let chosen = identity.and_then(|rule| rule.select(&self.arguments_value()?));
                 let is_identity = chosen.is_some();
@@ -210,7 +224,7 @@ impl Call {
                 let parts = Fingerprint::builder(secret)
                     .part(kind)
                     .part(caller.principal.as_bytes())
-                    .part(caller.session.as_bytes())
+                    .part(conversation.as_bytes())
                     .part(self.tool.as_bytes());
                 let parts = match chosen {
                     Some(identity) => parts.part(&identity),
@@ -225,6 +239,28 @@ impl Call {
                 })
             }
         }
+    }
+
+    /// The conversation that the call belongs to. `None` if a call from the network names none.
+    pub(crate) fn conversation(
+        &self,
+        caller: &Caller,
+        source: &ConversationSource,
+    ) -> Option<String> {
+        let in_meta = || {
+            let value: String = self.meta.read(source.meta_member()?)?;
+            source.conversation(&value)
+        };
+        let session = || (!caller.session.is_empty()).then(|| caller.session.clone());
+        let named = match source {
+            ConversationSource::Session => session(),
+            ConversationSource::Shared => Some(String::new()),
+            ConversationSource::Header(_) => caller.conversation.clone(),
+            ConversationSource::Meta(_) => in_meta(),
+            ConversationSource::Trace => in_meta().or_else(|| caller.conversation.clone()),
+        };
+        // On standard input and output, there is one client.
+        named.or_else(|| (!caller.is_remote).then(|| caller.session.clone()))
     }
 
     /// A digest of the tool, its arguments without the key, and the caller's credentials if there
@@ -266,9 +302,21 @@ impl Call {
         if let Some(cursor) = cursor {
             params.set("cursor", &cursor);
         }
+        self.own_request(id, "tools/list", params)
+    }
+
+    /// A call of another tool, written as this caller would write it.
+    pub(crate) fn lookup_request(&self, id: &Id, tool: &str, arguments: &Value) -> Bytes {
+        let mut params = Members::default();
+        params.set("name", &tool);
+        params.set("arguments", arguments);
+        self.own_request(id, "tools/call", params)
+    }
+
+    fn own_request(&self, id: &Id, method: &str, mut params: Members) -> Bytes {
         if self.is_modern() {
             let mut meta = self.meta.clone();
-            let own = [NEW_CALL_IN_META, "progressToken"];
+            let own = [NEW_CALL_IN_META, DOWNSTREAM_KEY, "progressToken"];
             for name in KEYS_IN_META.into_iter().chain(own) {
                 meta.remove(name);
             }
@@ -277,7 +325,7 @@ impl Call {
         let mut message = Members::default();
         message.set("jsonrpc", &"2.0");
         message.set("id", &id.raw());
-        message.set("method", &"tools/list");
+        message.set("method", &method);
         message.set("params", &params);
         message.to_bytes().into()
     }
@@ -365,7 +413,8 @@ mod tests {
             let mut call = call(params);
             call.take_key(facts, &KeyRules::default()).unwrap();
             let secret = Secret::none();
-            let derived = call.choose_key(None, KeyRule::Derive, None, &Caller::default(), &secret);
+            let (caller, source) = (Caller::default(), ConversationSource::Session);
+            let derived = call.choose_key(None, KeyRule::Derive, None, &caller, &source, &secret);
             let fingerprint = call.fingerprint(&Caller::default(), &secret);
             (fingerprint, derived.unwrap())
         };
@@ -427,8 +476,9 @@ mod tests {
                 session: session.to_owned(),
                 ..Caller::default()
             };
+            let source = ConversationSource::Session;
             call(params)
-                .choose_key(None, KeyRule::Derive, None, &caller, &secret)
+                .choose_key(None, KeyRule::Derive, None, &caller, &source, &secret)
                 .unwrap()
         };
         let one = derived(

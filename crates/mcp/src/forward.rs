@@ -10,7 +10,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::answer::CANCELLED;
 use crate::call::Call;
-use crate::gateway::{OpenDoubt, OutgoingCall};
+use crate::gateway::{Lookup, OpenDoubt, OutgoingCall};
 use crate::message::Id;
 use crate::outcome::Outcome;
 use crate::session::{ResponseRoute, Session};
@@ -18,8 +18,8 @@ use crate::tools::ToolFacts;
 
 /// The largest number of pages of a tool list that the gateway requests.
 const MAX_PAGES: usize = 100;
-/// How long the server may take to answer a list request of the gateway.
-const LIST_LIMIT: Duration = Duration::from_secs(10);
+/// How long the server may take to answer a request of the gateway's own.
+const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 /// A session has a single caller, so list requests need no principal.
 const PRINCIPAL: &str = "";
 
@@ -52,23 +52,34 @@ impl Session {
     /// Requests one page. Returns the cursor of the next page; `None` after the last page or a
     /// failure.
     async fn request_page(&self, call: &Call, cursor: Option<&str>) -> Option<String> {
-        let number = self.lists.fetch_add(1, Ordering::Relaxed);
+        let request = |id: &Id| call.list_request(id, cursor);
+        let page = self.ask_server(request).await?;
+        self.catalog.read_page(&page, &self.gateway.settings).1
+    }
+
+    /// Sends a request of the gateway's own, and waits for the response.
+    async fn ask_server(&self, request: impl FnOnce(&Id) -> Bytes) -> Option<Bytes> {
+        let number = self.requests.fetch_add(1, Ordering::Relaxed);
         let id = Id(format!("\"semel:{number}\"").into());
         let answer = self.expect_response(id.clone());
-        let answer = match self
-            .try_send_to_server(call.list_request(&id, cursor))
-            .await
-        {
+        let answer = match self.try_send_to_server(request(&id)).await {
             true => {
                 let clock = self.gateway.clock();
-                clock.timeout(LIST_LIMIT, answer).await.ok()
+                clock.timeout(REQUEST_LIMIT, answer).await.ok()
             }
             false => None,
         };
         self.waiting.lock().remove(&id);
-        self.catalog
-            .read_page(&answer?.ok()?, &self.gateway.settings)
-            .1
+        answer?.ok()
+    }
+
+    /// Makes the lookups of this session.
+    pub(crate) fn lookup(self: &Arc<Self>) -> Lookup {
+        let session = Arc::clone(self);
+        Arc::new(move |lookup| {
+            let session = Arc::clone(&session);
+            Box::pin(async move { session.ask_server(|id| lookup.message(id)).await })
+        })
     }
 
     fn expect_response(&self, id: Id) -> oneshot::Receiver<Bytes> {

@@ -5,6 +5,7 @@ use semel::core::{Fingerprint, Key};
 use semel::{KeyRules, Secret};
 
 use crate::call::{Call, CallKey, Caller};
+use crate::conversation::ConversationSource;
 use crate::message::Message;
 use crate::settings::KeyRule;
 use crate::tools::ToolFacts;
@@ -30,7 +31,8 @@ pub fn parse_call(text: &[u8]) -> Option<ParsedCall> {
     let mut call = Call::read(&Message::new(Bytes::copy_from_slice(text)))?;
     let secret = Secret::none();
     let key = call.take_key(ToolFacts::default(), &KeyRules::default());
-    let derived = call.choose_key(None, KeyRule::Derive, None, &Caller::default(), &secret);
+    let (caller, source) = (Caller::default(), ConversationSource::Session);
+    let derived = call.choose_key(None, KeyRule::Derive, None, &caller, &source, &secret);
     let derived = match derived {
         Ok(CallKey::Derived(key)) => Some(key),
         _ => None,

@@ -4,6 +4,9 @@ mod held;
 mod observed;
 #[cfg(test)]
 mod tests;
+mod verify;
+#[cfg(test)]
+mod verify_tests;
 #[cfg(test)]
 mod wording_tests;
 
@@ -22,6 +25,8 @@ use semel::core::{
 use semel::{CrashPolicy, Mode, Policy, Semel};
 
 use self::held::Variant;
+pub(crate) use self::verify::Lookup;
+use self::verify::{DID_NOTHING, Turns, Verifier, ended_in_doubt};
 use crate::answer::{self, Reply};
 use crate::call::{Call, CallKey, Caller, DERIVED_PREFIX};
 use crate::hints::Hints;
@@ -30,12 +35,14 @@ use crate::outcome::{self, AnswerTerms, Outcome};
 use crate::rewordings::Rewordings;
 use crate::settings::{KeyRule, Settings, Treatment};
 use crate::tools::ToolFacts;
+use crate::verify::VerifyRule;
 
 /// The engine of a store and the settings for tools, shared by all connections.
 pub struct Gateway {
     pub(crate) semel: Semel,
     pub(crate) settings: Settings,
     rewordings: Rewordings,
+    turns: Turns,
 }
 
 impl std::fmt::Debug for Gateway {
@@ -58,7 +65,7 @@ pub(crate) enum Plan {
 
 /// A call with its key.
 pub(crate) struct KeyedCall {
-    pub(crate) call: Call,
+    pub(crate) call: Arc<Call>,
     pub(crate) key: Key,
     is_derived: bool,
     treatment: Treatment,
@@ -70,6 +77,16 @@ pub(crate) struct KeyedCall {
     /// The request that keeps a doubt about a derived key for longer than the key itself lives (see
     /// `report_to_guard`).
     guard: Option<Request>,
+    /// How to find out whether the call took effect.
+    verify: Option<Arc<VerifyRule>>,
+    facts: ToolFacts,
+}
+
+impl KeyedCall {
+    /// Whether a doubt about the call can be looked up.
+    pub(crate) fn can_be_verified(&self) -> bool {
+        self.verify.is_some()
+    }
 }
 
 /// Where the key of a call comes from.
@@ -87,6 +104,8 @@ struct Origin {
     namespace: Namespace,
     tool: Arc<str>,
     principal: Arc<str>,
+    /// Whether nobody else makes calls in this namespace.
+    has_one_caller: bool,
     fingerprint: Fingerprint,
 }
 
@@ -128,6 +147,7 @@ impl Gateway {
             semel,
             settings,
             rewordings: Rewordings::default(),
+            turns: Turns::default(),
         }))
     }
 
@@ -159,6 +179,7 @@ impl Gateway {
     }
 
     pub(crate) fn plan(&self, mut call: Call, facts: Option<ToolFacts>, caller: &Caller) -> Plan {
+        let declared = facts;
         let facts = facts.unwrap_or_default();
         let treatment = self.settings.treatment(&call.tool, facts.hints);
         if treatment.bypass {
@@ -167,12 +188,15 @@ impl Gateway {
         let secret = self.semel.engine().secret();
         let (settings, tool) = (&self.settings, call.tool.clone());
         let identity = settings.identity_rule(&tool);
-        if identity.is_some() {
+        // Of a tool that is not listed, the argument may be its own.
+        if let (Some(_), Some(facts)) = (identity, declared) {
             call.take_new_call(facts);
         }
         let key = call.take_key(facts, self.semel.key_rules());
-        let key =
-            key.and_then(|given| call.choose_key(given, treatment.key, identity, caller, secret));
+        let source = &settings.conversation;
+        let key = key.and_then(|given| {
+            call.choose_key(given, treatment.key, identity, caller, source, secret)
+        });
         let (key, source) = match key {
             Ok(CallKey::Given(key)) => (key, KeySource::Caller),
             Ok(CallKey::Derived(key)) => (key, KeySource::Arguments),
@@ -181,7 +205,10 @@ impl Gateway {
             Err(error) => return self.refuse(&call, answer::NO_KEY, &error),
         };
         match self.prepare(call, key, source, treatment, caller) {
-            Ok(keyed) => Plan::Run(Box::new(keyed)),
+            Ok(mut keyed) => {
+                keyed.facts = facts;
+                Plan::Run(Box::new(keyed))
+            }
             Err((call, error)) => self.refuse(&call, answer::REFUSED, &error),
         }
     }
@@ -222,6 +249,7 @@ impl Gateway {
             namespace,
             tool: call.tool.as_str().into(),
             principal: caller.principal.as_str().into(),
+            has_one_caller: !caller.is_remote || !caller.principal.is_empty(),
             fingerprint: call.fingerprint(caller, engine.secret()),
         };
         let is_derived = source != KeySource::Caller;
@@ -244,10 +272,13 @@ impl Gateway {
         let guard = guard_key(&key)
             .filter(|_| treatment.crash == CrashPolicy::Hold)
             .map(|key| request(&key, self.settings.policy_with(CrashPolicy::Hold)));
+        let verify = self.settings.verify_rule(&call.tool);
         Ok(KeyedCall {
             request: request(&key, policy),
             guard,
-            call,
+            verify: verify.filter(|_| self.settings.enforces()),
+            facts: ToolFacts::default(),
+            call: Arc::new(call),
             key,
             is_derived,
             treatment,
@@ -269,11 +300,20 @@ impl Gateway {
         )
     }
 
-    /// Runs a call once. `send` forwards it and waits for its outcome.
-    pub(crate) async fn run<F>(self: &Arc<Self>, keyed: KeyedCall, send: F) -> Reply
+    /// Runs a call once. `send` forwards it and waits for its outcome. `lookup` calls another tool,
+    /// to find out about a doubt.
+    pub(crate) async fn run<F>(
+        self: &Arc<Self>,
+        keyed: KeyedCall,
+        lookup: Option<Lookup>,
+        send: F,
+    ) -> Reply
     where
         F: FnOnce(OutgoingCall) -> BoxFuture<'static, Outcome> + Send + 'static,
     {
+        let noted = keyed.sketch.as_ref().map(Sketch::to_bytes);
+        let terms = AnswerTerms::new(keyed.treatment.errors, noted.as_ref());
+        let verifier = self.verifier(&keyed, &terms, lookup);
         let KeyedCall {
             call,
             key,
@@ -281,41 +321,35 @@ impl Gateway {
             treatment,
             origin,
             sketch,
-            request,
-            guard,
+            mut request,
+            mut guard,
+            facts,
+            ..
         } = keyed;
-        let call = Arc::new(call);
-        let noted = sketch.as_ref().map(Sketch::to_bytes);
-        let terms = AnswerTerms::new(treatment.errors, noted.as_ref());
         // In observe mode a call waits for no more of the store than its claim (P39).
         let noted = noted.filter(|_| self.settings.enforces());
-        // A derived key is used again by the next equal call after the window, which is a new
-        // operation for the systems behind. So only the caller's own keys are passed on.
-        let pass_key = self.settings.pass_key && !is_derived;
-        let identities: Vec<Identity> = [Some(&request), guard.as_ref()]
-            .into_iter()
-            .flatten()
-            .map(|request| *request.identity())
-            .collect();
-        let sending = {
-            let (call, terms) = (Arc::clone(&call), terms.clone());
-            move |leases: &[&Lease]| {
-                let downstream = leases.first().filter(|_| pass_key);
-                let downstream = downstream.map(|lease| lease.derive_key("mcp"));
-                let fences = leases.iter().filter_map(|lease| lease.fence());
-                OutgoingCall {
-                    message: call.to_message(downstream.as_deref()),
-                    downstream,
-                    doubt: OpenDoubt {
-                        leases: identities.into_iter().zip(fences).collect(),
-                        terms,
-                    },
-                }
-            }
+        let again = verifier.is_some().then(|| (request.clone(), guard.clone()));
+        if let Some(verifier) = &verifier {
+            request = request.recover_with(verifier.hook());
+            guard = guard.map(|guard| guard.recover_with(verifier.hook()));
+        }
+        let sending = self.sending(&call, &terms, is_derived, &request, guard.as_ref());
+        // The caller means an earlier call, so this one must not act if that is forgotten.
+        let is_repeated = sketch.is_some() && call.new_call == Some(false);
+        let forward = move |leases: &[&Lease]| match is_repeated {
+            false => send(sending(leases)),
+            true => not_sent(answer::GONE),
         };
-        let forward = move |leases: &[&Lease]| send(sending(leases));
         let response = self.execute(request, guard, noted, terms.clone(), forward);
-        let response = response.await;
+        let mut response = response.await;
+        if let (Some(verifier), Some((request, guard))) = (verifier, again)
+            && ended_in_doubt(&response)
+            && Box::pin(verifier.resolve()).await
+        {
+            let nothing = |_: &[&Lease]| not_sent(DID_NOTHING);
+            let settled = self.execute(request, guard, None, terms.clone(), nothing);
+            response = Box::pin(settled).await;
+        }
         match sketch.filter(|_| is_held(&response)) {
             None => answer::write(&self.settings, &call, &key, response),
             Some(sketch) => {
@@ -326,10 +360,64 @@ impl Gateway {
                     treatment,
                     sketch,
                     terms,
+                    declares_new_call: facts.declares_new_call,
                 };
                 Box::pin(self.hold(variant)).await
             }
         }
+    }
+
+    /// Makes the message that is sent under these leases.
+    fn sending(
+        &self,
+        call: &Arc<Call>,
+        terms: &AnswerTerms,
+        is_derived: bool,
+        request: &Request,
+        guard: Option<&Request>,
+    ) -> impl FnOnce(&[&Lease]) -> OutgoingCall + Send + 'static + use<> {
+        // A derived key is used again by the next equal call after the window, which is a new
+        // operation for the systems behind. So only the caller's own keys are passed on.
+        let pass_key = self.settings.pass_key && !is_derived;
+        let identities = identities(request, guard);
+        let (call, terms) = (Arc::clone(call), terms.clone());
+        move |leases| {
+            let downstream = leases.first().filter(|_| pass_key);
+            let downstream = downstream.map(|lease| lease.derive_key(DOWNSTREAM_STEP));
+            let fences = leases.iter().filter_map(|lease| lease.fence());
+            OutgoingCall {
+                message: call.to_message(downstream.as_deref()),
+                downstream,
+                doubt: OpenDoubt {
+                    leases: identities.into_iter().zip(fences).collect(),
+                    terms,
+                },
+            }
+        }
+    }
+
+    fn verifier(
+        self: &Arc<Self>,
+        keyed: &KeyedCall,
+        terms: &AnswerTerms,
+        lookup: Option<Lookup>,
+    ) -> Option<Arc<Verifier>> {
+        let secret = self.semel.engine().secret();
+        let identities = identities(&keyed.request, keyed.guard.as_ref());
+        let passes_key = self.settings.pass_key && !keyed.is_derived;
+        let downstream = passes_key.then(|| identities[0].derive_key(secret, DOWNSTREAM_STEP));
+        Some(Arc::new(Verifier {
+            gateway: Arc::clone(self),
+            rule: keyed.verify.clone()?,
+            call: Arc::clone(&keyed.call),
+            key: keyed.key.clone(),
+            origin: keyed.origin.clone(),
+            identities,
+            downstream,
+            terms: terms.clone(),
+            declares_output: keyed.facts.declares_output,
+            lookup: lookup?,
+        }))
     }
 
     /// Runs the call through the engine: under its own record, and under its guard's if it has one.
@@ -406,6 +494,19 @@ impl Gateway {
         }
         false
     }
+}
+
+fn not_sent(why: &'static str) -> BoxFuture<'static, Outcome> {
+    Box::pin(std::future::ready(Outcome::NotSent(why)))
+}
+
+/// The step of the key for the systems behind the server.
+const DOWNSTREAM_STEP: &str = "mcp";
+
+/// The records of a call: its own, and its guard's.
+fn identities(request: &Request, guard: Option<&Request>) -> Vec<Identity> {
+    let requests = [Some(request), guard].into_iter().flatten();
+    requests.map(|request| *request.identity()).collect()
 }
 
 /// The key of the guard record of a derived key; `None` for other keys.

@@ -9,6 +9,8 @@
 //! |---|---|
 //! | `members`, `message` | JSON objects that keep their bytes; JSON-RPC messages |
 //! | `pointer`, `identity` | JSON pointers to arguments; which arguments identify a call |
+//! | `verify` | rules that tell whether a call in doubt took effect |
+//! | `conversation` | what tells conversations apart |
 //! | `hints`, `settings`, `tools` | hints of the server, rules of the user, the tool list |
 //! | `call` | key and fingerprint of a call |
 //! | `rewordings` | in observe mode, how calls that look like retries differ |
@@ -25,6 +27,7 @@
 
 mod answer;
 mod call;
+mod conversation;
 mod forward;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -47,8 +50,10 @@ mod status;
 mod stdio;
 mod suggest;
 mod tools;
+mod verify;
 
 pub use call::Caller;
+pub use conversation::ConversationSource;
 pub use gateway::Gateway;
 pub use http::{CallerToken, HttpFrontend, HttpListener, HttpUpstream, ListenError};
 pub use lint::{LintError, LintFinding, LintSeverity, LintTarget, lint, suggest};
@@ -57,3 +62,4 @@ pub use process::{RunError, ServerCommand};
 pub use settings::{CrashRule, ErrorRule, KeyRule, Settings, ToolRule};
 pub use stdio::{serve_command, serve_upstream};
 pub use suggest::{SuggestedRule, Suggestion};
+pub use verify::{LookupArgument, LookupCondition, VerifyRule};

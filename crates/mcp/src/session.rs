@@ -43,7 +43,8 @@ pub(crate) struct Session {
     running: watch::Sender<usize>,
     /// Serializes the list requests of the gateway.
     pub(crate) listing: tokio::sync::Mutex<()>,
-    pub(crate) lists: AtomicU64,
+    /// The number of the gateway's own requests.
+    pub(crate) requests: AtomicU64,
 }
 
 pub(crate) enum ResponseRoute {
@@ -72,7 +73,7 @@ impl Session {
             calls: Mutex::default(),
             running: watch::Sender::new(0),
             listing: tokio::sync::Mutex::default(),
-            lists: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
         });
         session
             .relay_messages(&mut client.incoming, &mut server.incoming, drain)
@@ -272,7 +273,8 @@ impl Session {
             Plan::Answer(reply) => reply,
             Plan::Run(keyed) => {
                 let send = self.send(keyed.call.id.clone(), cancel);
-                self.gateway.run(*keyed, send).await
+                let lookup = keyed.can_be_verified().then(|| self.lookup());
+                self.gateway.run(*keyed, lookup, send).await
             }
         };
         if let Reply::Message(text) = reply {

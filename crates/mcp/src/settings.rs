@@ -1,6 +1,7 @@
 //! [`Settings`]: how the gateway treats tools. The user's rules come first, then the hints of the
 //! server.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use semel::core::hex::hex;
@@ -8,9 +9,11 @@ use semel::core::namespace::MAX_PART_BYTES;
 use semel::{CrashPolicy, Mode, OnBusy, Policy};
 use serde::Deserialize;
 
+use crate::conversation::ConversationSource;
 use crate::hints::Hints;
 use crate::identity::IdentityRule;
 use crate::pointer::ArgumentPath;
+use crate::verify::VerifyRule;
 
 /// The most arguments that a rule names.
 const MAX_PATHS: usize = 32;
@@ -24,6 +27,8 @@ pub struct Settings {
     pub tenant: String,
     /// The rules for tools. If several match a tool, the first one that sets a value wins.
     pub tools: Vec<ToolRule>,
+    /// What tells conversations apart. By default the session of the protocol.
+    pub conversation: ConversationSource,
     /// How long a derived key lives: an equal call within this time is a retry. The default is 120
     /// s.
     pub window: Duration,
@@ -50,6 +55,7 @@ impl Settings {
             name: name.to_owned(),
             tenant: String::new(),
             tools: Vec::new(),
+            conversation: ConversationSource::default(),
             window: Duration::from_secs(120),
             call_limit: Duration::from_secs(600),
             cancel_grace: Duration::from_secs(5),
@@ -108,6 +114,12 @@ impl Settings {
     /// Which arguments identify a call of the tool; `None` if all do.
     pub(crate) fn identity_rule<'a>(&'a self, tool: &'a str) -> Option<IdentityRule<'a>> {
         self.rules(tool).find_map(ToolRule::identity_rule)
+    }
+
+    /// How to find out whether a call of the tool took effect.
+    pub(crate) fn verify_rule(&self, tool: &str) -> Option<Arc<VerifyRule>> {
+        let mut rules = self.rules(tool);
+        rules.find_map(|rule| rule.verify.clone())
     }
 
     pub(crate) fn treatment(&self, tool: &str, hints: Hints) -> Treatment {
@@ -178,6 +190,9 @@ pub struct ToolRule {
     pub identity: Option<Vec<ArgumentPath>>,
     /// The arguments that don't identify a call. The key is derived from all others.
     pub ignore: Option<Vec<ArgumentPath>>,
+    /// How to find out whether a call in doubt took effect.
+    #[serde(skip)]
+    pub verify: Option<Arc<VerifyRule>>,
 }
 
 impl ToolRule {
@@ -206,7 +221,10 @@ impl ToolRule {
         if self.identity_rule().is_some() && self.key_rule() != Some(KeyRule::Derive) {
             return wrong("identity and ignore are for derived keys: set key = \"derive\"");
         }
-        Ok(())
+        match self.verify.as_ref().map(|verify| verify.check()) {
+            Some(Err(error)) => wrong(&error),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -37,6 +37,8 @@ pub(crate) struct ToolFacts {
     pub(crate) declares_snake_case_key: bool,
     /// Whether the tool itself declares the flag.
     pub(crate) declares_new_call: bool,
+    /// Whether the tool declares the form of its results, which clients check.
+    pub(crate) declares_output: bool,
 }
 
 /// The names of the arguments that a tool declares.
@@ -137,6 +139,7 @@ impl Catalog {
             declares_key: properties.has(KEY),
             declares_snake_case_key: properties.has(KEY_SNAKE_CASE),
             declares_new_call: properties.has(NEW_CALL),
+            declares_output: tool.has("outputSchema"),
         };
         let arguments = properties.names().map(str::to_owned).collect();
         self.learn(&name, facts, Arc::new(arguments));

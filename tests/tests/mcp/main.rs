@@ -11,4 +11,5 @@ mod peers;
 mod rules;
 mod support;
 mod talk;
+mod verify;
 mod wording;

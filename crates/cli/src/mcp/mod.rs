@@ -4,6 +4,7 @@ mod exposure;
 mod lint;
 mod name;
 mod settings;
+mod tools;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use semel::{Mode, OnBusy};
-use semel_mcp::{Caller, KeyRule, Settings, ToolRule};
+use semel_mcp::{Caller, ConversationSource, KeyRule, Settings, ToolRule};
 use semel_server::config::{Config, Encryption, Span};
 use serde::Deserialize;
 
+use super::tools::ToolTable;
 use crate::exit::{self, Exit};
 
 /// How calls are treated.
@@ -45,6 +46,11 @@ pub(super) struct GatewayArgs {
     /// different calls.
     #[arg(long, value_name = "NAME")]
     session: Option<String>,
+    /// What tells conversations apart, for calls without a key: session, header:NAME, meta:NAME (a
+    /// member of `_meta`), trace, or shared (all calls of a caller are one conversation). The
+    /// default is session.
+    #[arg(long, value_name = "SOURCE")]
+    conversation: Option<ConversationSource>,
     /// Derive the key from the arguments for this tool, if a call has no key; `*` matches any
     /// characters.
     #[arg(long, value_name = "TOOL")]
@@ -99,6 +105,7 @@ pub(super) struct GatewayArgs {
 struct SettingsFile {
     name: Option<String>,
     tenant: Option<String>,
+    conversation: Option<ConversationSource>,
     window: Option<Span>,
     retention: Option<Span>,
     answer_retention: Option<Span>,
@@ -111,7 +118,7 @@ struct SettingsFile {
     observe: bool,
     compress: bool,
     encryption: Encryption,
-    tools: std::collections::BTreeMap<String, ToolRule>,
+    tools: std::collections::BTreeMap<String, ToolTable>,
 }
 
 /// A store, and the durability of its records.
@@ -126,11 +133,14 @@ impl GatewayArgs {
         let named = self.name.clone().or(file.name);
         let mut settings = Settings::new(named.as_deref().unwrap_or(name));
         settings.tenant = self.tenant.clone().or(file.tenant).unwrap_or_default();
-        let named = file
-            .tools
-            .into_iter()
-            .map(|(name, rule)| ToolRule { name, ..rule });
-        settings.tools = named.collect();
+        let conversation = self.conversation.clone().or(file.conversation);
+        settings.conversation = conversation.unwrap_or_default();
+        let limit = self.call_limit.or(file.call_limit);
+        let limit = limit.map_or(settings.call_limit, |Span(span)| span);
+        let named = file.tools.into_iter();
+        settings.tools = named
+            .map(|(name, table)| table.into_rule(name, limit))
+            .collect();
         // The most specific name comes first.
         let key = |rule: &ToolRule| (rule.name.contains('*'), std::cmp::Reverse(rule.name.len()));
         settings.tools.sort_by_key(key);

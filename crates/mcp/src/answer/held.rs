@@ -6,7 +6,7 @@ use semel::core::{Code, Key, State, Timestamp};
 use semel::http::rfc3339;
 use serde_json::json;
 
-use super::{CODE, IN_META_KEY, RETRYABLE, Reply, own_result, seconds};
+use super::{CODE, ErrorResult, IN_META_KEY, RETRYABLE, Reply, own_result, seconds, write_error};
 use crate::call::Call;
 use crate::message;
 use crate::tools::{NEW_CALL, STATUS_TOOL};
@@ -23,6 +23,8 @@ pub(crate) struct HeldAgainst<'a> {
     pub(crate) ago: Duration,
     /// Pointers to the arguments that differ; empty if they are not known.
     pub(crate) differs: Vec<String>,
+    /// Whether the tool has the flag by which a model answers.
+    pub(crate) has_flag: bool,
 }
 
 pub(crate) fn held(call: &Call, earlier: &HeldAgainst<'_>) -> Reply {
@@ -70,14 +72,32 @@ fn text(call: &Call, earlier: &HeldAgainst<'_>) -> String {
         ),
         _ => String::new(),
     };
+    let answer = match earlier.has_flag {
+        true => format!(
+            "If it is the same action in other words, call again with \"{NEW_CALL}\": false: it \
+             does not act again, and you get the earlier result. Only if a second, separate action \
+             is meant, call again with \"{NEW_CALL}\": true, or with a new idempotencyKey."
+        ),
+        false => "If it is the same action in other words, don't call again. Only if a second, \
+                  separate action is meant, call again with a new idempotencyKey."
+            .to_owned(),
+    };
     format!(
         "Nothing was done: this call of `{tool}` resembles one made at {time} ({ago} ago), and \
-         {became}. This call differs from it in {differs}.{check} If it is the same action in \
-         other words, call again with \"{NEW_CALL}\": false: it does not act again, and you get \
-         the earlier result. Only if a second, separate action is meant, call again with \
-         \"{NEW_CALL}\": true, or with a new idempotencyKey.",
+         {became}. This call differs from it in {differs}.{check} {answer}",
         tool = call.tool,
     )
+}
+
+/// The reply if nothing tells whether the earlier call was made by the same caller.
+pub(crate) fn held_unknown(call: &Call) -> Reply {
+    let text = format!(
+        "Nothing was done: this call of `{}` resembles an earlier one, and it is not recorded any \
+         more who made that one. Check whether the effect is there, or tell the user. Only if a \
+         second, separate action is meant, call again with a new idempotencyKey.",
+        call.tool
+    );
+    write_error(call, &ErrorResult::terminal(Code::Held, text))
 }
 
 #[cfg(test)]
@@ -93,6 +113,7 @@ mod tests {
             called_at: Timestamp::from_micros(1_790_000_000_000_000),
             ago: Duration::from_secs(42),
             differs: differs.iter().map(|text| (*text).to_owned()).collect(),
+            has_flag: true,
         };
         value(held(&call(&json!({"name": "pay"})), &earlier))["result"].clone()
     }
@@ -117,6 +138,22 @@ mod tests {
         assert_eq!(result["_meta"]["semel/code"], Code::Held.as_str());
         assert_eq!(result["_meta"][HELD_AGAINST]["differs"], json!(["/note"]));
         assert_eq!(result["_meta"][HELD_AGAINST]["state"], "completed");
+    }
+
+    #[test]
+    fn model_is_not_told_to_use_an_argument_that_is_the_tools_own() {
+        let key = Key::parse("auto-1").unwrap();
+        let earlier = HeldAgainst {
+            key: &key,
+            state: State::Completed,
+            called_at: Timestamp::from_micros(1_790_000_000_000_000),
+            ago: Duration::from_secs(42),
+            differs: Vec::new(),
+            has_flag: false,
+        };
+        let text = text(&call(&json!({"name": "pay"})), &earlier);
+        assert!(!text.contains(NEW_CALL), "{text}");
+        assert!(text.contains("a new idempotencyKey"), "{text}");
     }
 
     #[test]

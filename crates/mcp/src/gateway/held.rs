@@ -21,6 +21,8 @@ pub(super) struct Variant<'a> {
     pub(super) treatment: Treatment,
     pub(super) sketch: Sketch,
     pub(super) terms: AnswerTerms,
+    /// Whether the tool itself has an argument that is named like the flag.
+    pub(super) declares_new_call: bool,
 }
 
 /// The call that a variant resembles.
@@ -30,9 +32,6 @@ struct Earlier {
     sketch: Option<Sketch>,
     now: Timestamp,
 }
-
-/// Why a repeated call is not sent: the earlier call's record has expired.
-const GONE: &str = "the earlier call is not on record any more";
 
 impl Gateway {
     /// Answers a variant of an earlier call.
@@ -47,10 +46,13 @@ impl Gateway {
             }
         };
         // Another caller learns nothing of the call.
-        let unknown = Sketch::default();
-        let theirs = earlier.sketch.as_ref().unwrap_or(&unknown);
-        if !theirs.has_credentials_of(&variant.sketch) {
-            return answer::write_problem(call, key, &Problem::Mismatch);
+        match &earlier.sketch {
+            Some(theirs) if !theirs.has_credentials_of(&variant.sketch) => {
+                return answer::write_problem(call, key, &Problem::Mismatch);
+            }
+            // The answer has expired, or an operator gave it. Who made the call is forgotten.
+            None if !variant.origin.has_one_caller => return answer::held_unknown(call),
+            _ => {}
         }
         if call.new_call == Some(false) {
             return self.replay_earlier(&variant, &earlier).await;
@@ -63,6 +65,7 @@ impl Gateway {
             called_at: earlier.record.created_at,
             ago: earlier.now.since(earlier.record.created_at),
             differs: differs.unwrap_or_default(),
+            has_flag: !variant.declares_new_call,
         };
         answer::held(call, &told)
     }
@@ -75,9 +78,12 @@ impl Gateway {
         let mut earlier: Option<Earlier> = None;
         for key in keys.into_iter().flatten() {
             let identity = Identity::new(engine.secret(), &variant.origin.namespace, &key);
-            let Some(record) = engine.store().read(&identity).await? else {
-                continue;
+            // A record whose answer has expired or can't be read is still an earlier call.
+            let found = match engine.read(&identity).await {
+                Ok(found) => found,
+                Err(_) => engine.store().read(&identity).await?,
             };
+            let Some(record) = found else { continue };
             let is_other = record.fingerprint != variant.origin.fingerprint;
             if record.is_expired(now) || record.state == State::Released || !is_other {
                 continue;
@@ -111,7 +117,7 @@ impl Gateway {
         };
         let request = origin.request(engine, &earlier.key, policy);
         let terms = variant.terms.clone();
-        let effect = move |_: Lease| async move { Outcome::NotSent(GONE).report(&terms) };
+        let effect = move |_: Lease| async move { Outcome::NotSent(answer::GONE).report(&terms) };
         let response: Response<Outcome> = engine.execute(request, effect).await;
         answer::write(&self.settings, variant.call, &variant.key, response)
     }

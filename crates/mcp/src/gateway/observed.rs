@@ -24,11 +24,12 @@ impl Gateway {
             return;
         };
         let secret = self.semel.engine().secret();
+        let conversation = call.conversation(caller, &self.settings.conversation);
         let origin = Fingerprint::builder(secret)
             .part(b"mcp-origin")
             .part(call.tool.as_bytes())
             .part(caller.principal.as_bytes())
-            .part(caller.session.as_bytes())
+            .part(conversation.unwrap_or_default().as_bytes())
             .part(caller.path.as_bytes())
             .part(caller.credentials.as_bytes())
             .finish();

@@ -5,7 +5,7 @@ use super::*;
 use crate::message::Message;
 use crate::settings::ToolRule;
 
-const TOOL: &str = "pay";
+pub(super) const TOOL: &str = "pay";
 
 const WINDOW: Duration = Duration::from_secs(1);
 
@@ -25,7 +25,7 @@ async fn gateway() -> Arc<Gateway> {
     Gateway::new(semel, settings).unwrap()
 }
 
-fn call(tool: &str, arguments: &Value) -> Call {
+pub(super) fn call(tool: &str, arguments: &Value) -> Call {
     let params = json!({"name": tool, "arguments": arguments});
     let text = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
     Call::read(&Message::new(Bytes::from(text.to_string()))).unwrap()
@@ -46,7 +46,7 @@ async fn call_that_times_out(
         *seen.lock() = Some(sending.doubt);
         Box::pin(async { Outcome::TimedOut })
     };
-    let said: Value = match gateway.run(*job, send).await {
+    let said: Value = match gateway.run(*job, None, send).await {
         Reply::Message(text) => serde_json::from_slice(&text).unwrap(),
         other => panic!("{other:?}"),
     };
@@ -142,7 +142,8 @@ async fn call_with(
     caller: &Caller,
     outcome: Outcome,
 ) -> (Value, bool) {
-    let Plan::Run(job) = gateway.plan(call(TOOL, arguments), None, caller) else {
+    let listed = Some(ToolFacts::default());
+    let Plan::Run(job) = gateway.plan(call(TOOL, arguments), listed, caller) else {
         panic!("it is not protected");
     };
     let sent = Arc::new(Mutex::new(false));
@@ -151,7 +152,7 @@ async fn call_with(
         *seen.lock() = true;
         Box::pin(async move { outcome })
     };
-    let said: Value = match gateway.run(*job, send).await {
+    let said: Value = match gateway.run(*job, None, send).await {
         Reply::Message(text) => serde_json::from_slice(&text).unwrap(),
         other => panic!("{other:?}"),
     };
@@ -254,6 +255,175 @@ async fn caller_with_other_credentials_learns_nothing_of_the_earlier_call() {
             );
             assert!(!told.to_string().contains("heldAgainst"), "{told}");
         }
+    }
+}
+
+/// The record holds no sketch: the answer lives apart from it, or an operator gave it.
+#[tokio::test]
+async fn unidentified_caller_gets_no_answer_of_a_record_without_a_sketch() {
+    let [ann, stranger] = ["ann", ""].map(|credentials| Caller {
+        credentials: credentials.to_owned(),
+        session: "s".to_owned(),
+        is_remote: true,
+        ..Caller::default()
+    });
+    let first = json!({"to": "a", "note": "rent"});
+    let same = json!({"to": "a", "note": "the rent", "newCall": false});
+    for by_operator in [false, true] {
+        let mut settings = gateway_by_identity().await.settings.clone();
+        settings.window = Duration::from_secs(60);
+        settings.policy.answer_retention = Some(Duration::from_secs(30)).filter(|_| !by_operator);
+        let gateway = Gateway::new(Semel::open("memory://").await.unwrap(), settings).unwrap();
+        let outcome = match by_operator {
+            false => answered(),
+            true => Outcome::TimedOut,
+        };
+        assert!(call_with(&gateway, &first, &ann, outcome).await.1);
+        if by_operator {
+            resolve_as_operator(&gateway, &first, &ann).await;
+        }
+        let (told, sent) = call_with(&gateway, &same, &stranger, answered()).await;
+        assert!(!sent, "{told}");
+        let code = match by_operator {
+            false => Code::Conflict,
+            true => Code::Held,
+        };
+        assert_eq!(told["_meta"]["semel/code"], code.as_str(), "{told}");
+        assert!(!told.to_string().contains("paid"), "{told}");
+    }
+}
+
+/// Records the result of a call in doubt, as a person does.
+async fn resolve_as_operator(gateway: &Arc<Gateway>, arguments: &Value, caller: &Caller) {
+    let Plan::Run(job) = gateway.plan(call(TOOL, arguments), None, caller) else {
+        panic!("it is not protected");
+    };
+    let answer = semel::core::Answer {
+        head: Bytes::new(),
+        body: semel::core::AnswerBody::Kept(Bytes::from_static(br#"{"paid":true}"#)),
+    };
+    let resolution = Resolution::Complete(Arc::new(answer));
+    let engine = gateway.semel.engine();
+    for identity in identities(&job.request, job.guard.as_ref()) {
+        let record = engine.store().read(&identity).await.unwrap().unwrap();
+        let fence = record.fence;
+        engine.resolve(&identity, fence, &resolution).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn repeated_call_does_not_act_after_the_window() {
+    let mut settings = gateway_by_identity().await.settings.clone();
+    settings.window = WINDOW;
+    let gateway = Gateway::new(Semel::open("memory://").await.unwrap(), settings).unwrap();
+    let nobody = Caller::default();
+    let first = json!({"to": "a", "note": "rent"});
+    assert!(call_with(&gateway, &first, &nobody, answered()).await.1);
+    gateway.sleep(WINDOW * 3 / 2).await;
+    let same = json!({"to": "a", "note": "the rent", "newCall": false});
+    let (told, sent) = call_with(&gateway, &same, &nobody, answered()).await;
+    assert!(!sent, "{told}");
+    assert_eq!(
+        told["_meta"]["semel/code"],
+        Code::NotSent.as_str(),
+        "{told}"
+    );
+    let text = told["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("not on record any more"), "{text}");
+    let new = json!({"to": "a", "note": "the rent", "newCall": true});
+    assert!(call_with(&gateway, &new, &nobody, answered()).await.1);
+}
+
+#[tokio::test]
+async fn conversations_of_one_caller_are_never_merged() {
+    let from = |session: &str| Caller {
+        credentials: "service".to_owned(),
+        session: session.to_owned(),
+        is_remote: true,
+        ..Caller::default()
+    };
+    let gateway = gateway_by_identity().await;
+    let payment = json!({"to": "a"});
+    for session in ["one", "two"] {
+        assert!(
+            call_with(&gateway, &payment, &from(session), answered())
+                .await
+                .1
+        );
+        assert!(
+            !call_with(&gateway, &payment, &from(session), answered())
+                .await
+                .1
+        );
+    }
+    // Which conversation it is, nobody knows: refused, with words for the model.
+    let plan = gateway.plan(call(TOOL, &payment), None, &from(""));
+    let Plan::Answer(Reply::Message(told)) = plan else {
+        panic!("it is not refused");
+    };
+    let told = String::from_utf8(told.to_vec()).unwrap();
+    assert!(told.contains("conversation"), "{told}");
+    assert!(told.contains(Code::KeyRequired.as_str()), "{told}");
+    let keyed = json!({"to": "a", "idempotencyKey": "k"});
+    assert!(call_with(&gateway, &keyed, &from(""), answered()).await.1);
+}
+
+#[tokio::test]
+async fn conversation_comes_from_where_the_settings_say() {
+    let remote = |conversation: Option<&str>| Caller {
+        conversation: conversation.map(str::to_owned),
+        session: "s".to_owned(),
+        is_remote: true,
+        ..Caller::default()
+    };
+    let with_meta = |meta: &Value| {
+        let params = json!({"name": TOOL, "arguments": {"to": "a"}, "_meta": meta});
+        let text = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+        Call::read(&Message::new(Bytes::from(text.to_string()))).unwrap()
+    };
+    let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    for (source, meta, caller, expected) in [
+        ("session", json!({}), remote(None), Some("s")),
+        ("shared", json!({}), remote(None), Some("")),
+        ("header:x-thread", json!({}), remote(Some("t")), Some("t")),
+        ("header:x-thread", json!({}), remote(None), None),
+        (
+            "meta:thread",
+            json!({"thread": "m"}),
+            remote(None),
+            Some("m"),
+        ),
+        (
+            "meta:thread",
+            json!({"thread": ""}),
+            remote(Some("t")),
+            None,
+        ),
+        ("meta:thread", json!({}), Caller::default(), Some("")),
+        (
+            "trace",
+            json!({"traceparent": trace}),
+            remote(None),
+            Some(&trace[3..35]),
+        ),
+        ("trace", json!({}), remote(None), None),
+    ] {
+        let found = with_meta(&meta).conversation(&caller, &source.parse().unwrap());
+        assert_eq!(found.as_deref(), expected, "{source} {meta}");
+    }
+}
+
+/// An argument of a tool that is not listed may be the tool's own.
+#[tokio::test]
+async fn argument_of_an_unknown_tool_is_passed_on() {
+    let gateway = gateway_by_identity().await;
+    let own = json!({"to": "a", "newCall": false});
+    for (facts, is_passed) in [(None, true), (Some(ToolFacts::default()), false)] {
+        let Plan::Run(job) = gateway.plan(call(TOOL, &own), facts, &Caller::default()) else {
+            panic!("it is not protected");
+        };
+        let message = String::from_utf8(job.call.to_message(None).to_vec()).unwrap();
+        assert_eq!(message.contains("newCall"), is_passed, "{message}");
     }
 }
 
@@ -399,7 +569,7 @@ async fn events_name_the_principal_and_the_tool() {
         panic!("it is not protected");
     };
     let send = |_| -> BoxFuture<'static, Outcome> { Box::pin(async { Outcome::TimedOut }) };
-    gateway.run(*job, send).await;
+    gateway.run(*job, None, send).await;
     let named = named.0.lock();
     assert!(named.len() > 3, "{named:?}");
     let is_named = |(actor, operation): &(Option<String>, Option<String>)| {

@@ -24,15 +24,15 @@ use super::client::{
     HttpUpstream, ResumeLimit, Stream, StreamMessage, is_event_stream, read_whole,
 };
 use super::upstream::is_response_to;
-use super::{METHOD, NAME, SESSION};
+use super::{IDEMPOTENCY_KEY, METHOD, NAME, SESSION};
 use crate::answer::Reply;
 use crate::call::{Call, Caller};
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, Lookup};
 use crate::message::{self, Id, Kind, MAX_BYTES, Message};
 use crate::tools::{Catalog, STATUS_TOOL, ToolFacts};
 
-/// How long the server may take to answer a list request of the gateway.
-const LIST_LIMIT: Duration = Duration::from_secs(10);
+/// How long the server may take to answer a request of the gateway's own.
+const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 const MAX_PAGES: usize = 100;
 /// The largest number of servers behind one address whose tools are remembered.
 const MAX_SERVERS: usize = 64;
@@ -261,7 +261,7 @@ impl Proxy {
                 break;
             }
             let page = self.request_page(call, parts, cursor.as_deref());
-            let page = self.gateway.clock().timeout(LIST_LIMIT, page).await;
+            let page = self.gateway.clock().timeout(REQUEST_LIMIT, page).await;
             let page = page.ok().flatten();
             cursor = page.and_then(|page| catalog.read_page(&page, &self.gateway.settings).1);
             if cursor.is_none() {
@@ -281,14 +281,27 @@ impl Proxy {
         parts: &Parts,
         cursor: Option<&str>,
     ) -> Option<Bytes> {
-        let id = Id("\"semel:list\"".into());
+        let id = Id(OWN_ID.into());
+        let request = OwnRequest {
+            method: "tools/list",
+            name: None,
+            body: call.list_request(&id, cursor),
+        };
+        self.ask_server(parts, request).await
+    }
+
+    /// Sends a request of the gateway's own as the caller of `parts`. Returns the response message.
+    pub(crate) async fn ask_server(&self, parts: &Parts, request: OwnRequest) -> Option<Bytes> {
         let target = self.target(parts);
         let mut headers = parts.headers.clone();
+        headers.remove(IDEMPOTENCY_KEY);
         if headers.contains_key(METHOD) {
-            headers.insert(METHOD, HeaderValue::from_static("tools/list"));
+            headers.insert(METHOD, HeaderValue::from_static(request.method));
             headers.remove(NAME);
+            let name = request.name.as_deref().map(HeaderValue::from_str);
+            headers.extend(name.and_then(Result::ok).map(|name| (NAME, name)));
         }
-        let body = call.list_request(&id, cursor).into();
+        let body = request.body.into();
         let sent = self
             .upstream
             .send(Method::POST, &target, headers.clone(), body);
@@ -299,6 +312,7 @@ impl Proxy {
         if !is_event_stream(response.headers()) {
             return read_whole(response.into_body()).await;
         }
+        let id = Id(OWN_ID.into());
         let (body, resume_limit) = (response.into_body(), ResumeLimit::for_calls(&self.gateway));
         let mut stream = Stream::new(&self.upstream, &target, headers, body, resume_limit);
         loop {
@@ -308,6 +322,35 @@ impl Proxy {
             }
         }
     }
+
+    /// Makes the lookups for a call that came with `parts`.
+    pub(crate) fn lookup(self: &Arc<Self>, parts: &Parts) -> Lookup {
+        let (proxy, parts) = (Arc::clone(self), Arc::new(parts.clone()));
+        Arc::new(move |lookup| {
+            let (proxy, parts) = (Arc::clone(&proxy), Arc::clone(&parts));
+            Box::pin(async move {
+                let request = OwnRequest {
+                    method: "tools/call",
+                    name: Some(lookup.rule.tool.clone()),
+                    body: lookup.message(&Id(OWN_ID.into())),
+                };
+                let asked = proxy.ask_server(&parts, request);
+                let clock = proxy.gateway.clock();
+                clock.timeout(REQUEST_LIMIT, asked).await.ok().flatten()
+            })
+        })
+    }
+}
+
+/// The ID of the gateway's own requests.
+const OWN_ID: &str = "\"semel:own\"";
+
+/// A request of the gateway's own.
+pub(crate) struct OwnRequest {
+    method: &'static str,
+    /// The name of the tool, if it is a call.
+    name: Option<String>,
+    body: Bytes,
 }
 
 /// Whether a batch contains a tool call.
@@ -340,6 +383,8 @@ pub(crate) fn identify_caller(
     let session = headers.get(SESSION).and_then(|value| value.to_str().ok());
     let mut caller = Caller {
         session: session.unwrap_or_default().to_owned(),
+        conversation: gateway.settings.conversation.read_header(headers),
+        is_remote: true,
         ..Caller::default()
     };
     if let Some(name) = principal {

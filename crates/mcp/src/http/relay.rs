@@ -42,6 +42,7 @@ impl Proxy {
         };
         let (id, target) = (keyed.call.id.clone(), self.target(&parts));
         let (event_sender, mut events) = mpsc::channel(QUEUE);
+        let lookup = keyed.can_be_verified().then(|| self.lookup(&parts));
         let proxy = Arc::clone(&self);
         let send = move |sending| {
             let forward = Forward {
@@ -54,7 +55,7 @@ impl Proxy {
             Box::pin(forward.within_limit(sending)) as semel::core::BoxFuture<'static, Outcome>
         };
         let gateway = Arc::clone(&self.gateway);
-        let mut run = Box::pin(async move { gateway.run(*keyed, send).await });
+        let mut run = Box::pin(async move { gateway.run(*keyed, lookup, send).await });
         tokio::select! {
             biased;
             Some(first) = events.recv() => stream_of(first, events, run),
