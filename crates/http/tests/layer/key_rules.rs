@@ -238,7 +238,7 @@ async fn read_config(profile: Profile, path: &str, config: &'static str) -> Answ
     let rig = Rig::with(route, catalog(config)).await;
     let ask = Request::get(path).header("host", "test");
     let ask = ask.header("accept-encoding", "gzip");
-    rig.send(ask.body(Body::empty()).unwrap()).await
+    rig.send(ask.body(Body::empty()).expect("a request")).await
 }
 
 #[tokio::test]

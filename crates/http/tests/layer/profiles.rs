@@ -27,13 +27,7 @@ fn keyed(terms: &ProfileTerms, path: &str, n: u16, body: &'static str) -> Reques
         "repeatability-request-id",
         &key,
     );
-    // The same on every attempt: a time of this hour.
-    let hour = 3_600_000;
-    with(
-        request,
-        "repeatability-first-sent",
-        &imf_fixdate(now() / hour * hour),
-    )
+    with(request, "repeatability-first-sent", &FIRST_SENT)
 }
 
 fn created_then_failing(runs: &Runs) -> Router {

@@ -106,7 +106,7 @@ async fn openapi_document_has_what_the_settings_say() {
     )
     .await;
     let sources = Sources {
-        file: Some(sidecar.file.clone()),
+        file: Some(sidecar.file),
         ..Sources::default()
     };
     let loaded = load(&sources).unwrap_or_else(|findings| panic!("{findings}"));
