@@ -16,6 +16,8 @@ pub(crate) enum Config {
     Show(Show),
     /// Explains a setting or a table; without a name, lists all settings.
     Explain(Explain),
+    /// Prints what the routes say about keys, as an OpenAPI document to merge into your API's own.
+    Openapi(Settings),
     /// Prints the JSON schema, for editors.
     Schema,
     /// Prints the reference page of all settings.
@@ -47,6 +49,7 @@ impl Config {
             Self::Check(settings) => check(settings),
             Self::Show(show) => show.run(),
             Self::Explain(explain) => explain.run(),
+            Self::Openapi(settings) => openapi(settings),
             Self::Schema => {
                 println!("{:#}", schema());
                 Exit::Ok
@@ -69,6 +72,20 @@ fn check(settings: &Settings) -> Exit {
             Exit::Ok
         }
         Err(exit) => exit,
+    }
+}
+
+fn openapi(settings: &Settings) -> Exit {
+    let loaded = match settings.load() {
+        Ok(loaded) => loaded,
+        Err(exit) => return exit,
+    };
+    match semel_server::key_openapi(&loaded.config) {
+        Ok(document) => {
+            println!("{document:#}");
+            Exit::Ok
+        }
+        Err(error) => Exit::failed(exit::CONFIG, error.to_string()),
     }
 }
 

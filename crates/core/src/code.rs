@@ -56,6 +56,8 @@ codes! {
     KeyRequired = "idempotency_key_required", 400, Some(3), false, "This operation needs an Idempotency-Key";
     /// The key is malformed.
     KeyInvalid = "idempotency_key_invalid", 400, Some(3), false, "The Idempotency-Key is invalid";
+    /// The key carries a time that is too long ago.
+    KeyTooOld = "idempotency_key_too_old", 412, Some(9), false, "The Idempotency-Key is too old";
     /// The payload has no single reading.
     PayloadInvalid = "idempotency_payload_invalid", 400, Some(3), false, "The payload cannot be compared";
     /// The request names no tenant.

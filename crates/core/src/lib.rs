@@ -33,6 +33,7 @@ mod forward;
 pub mod hex;
 pub mod identity;
 pub mod key;
+mod key_form;
 pub mod memory;
 pub mod namespace;
 mod plain_json;
@@ -59,6 +60,7 @@ pub use error::{Certainty, StoreError, StoreErrorKind};
 pub use fingerprint::{Fingerprint, FingerprintBuilder};
 pub use identity::Identity;
 pub use key::{Key, KeyError, KeyHint, KeyRules};
+pub use key_form::KeyForm;
 pub use memory::{MemoryConfig, MemoryStore};
 pub use namespace::{Namespace, NamespaceError};
 pub use record::{

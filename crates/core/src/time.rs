@@ -43,6 +43,27 @@ pub fn to_millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// A duration as ISO 8601 has it: `PT24H`, `PT1H30M`, `PT0.25S`. Less than a millisecond is left
+/// out.
+#[must_use]
+pub fn iso8601(span: Duration) -> String {
+    let (seconds, millis) = (span.as_secs(), span.subsec_millis());
+    let mut text = "PT".to_owned();
+    for (number, unit) in [(seconds / 3600, 'H'), (seconds / 60 % 60, 'M')] {
+        if number > 0 {
+            text += &format!("{number}{unit}");
+        }
+    }
+    let rest = seconds % 60;
+    if millis > 0 {
+        let digits = format!("{millis:03}");
+        text += &format!("{rest}.{}S", digits.trim_end_matches('0'));
+    } else if rest > 0 || seconds == 0 {
+        text += &format!("{rest}S");
+    }
+    text
+}
+
 /// The last decimal digit of a number, in ASCII.
 const fn digit(number: u64) -> u8 {
     b"0123456789"[(number % 10) as usize]
@@ -83,6 +104,22 @@ mod tests {
             (4_107_542_400, "2100-03-01T00:00:00Z"),
         ] {
             assert_eq!(rfc3339(Timestamp::from_micros(seconds * 1_000_000)), text);
+        }
+    }
+
+    #[test]
+    fn durations_are_written_as_iso_8601_has_them() {
+        for (millis, text) in [
+            (0, "PT0S"),
+            (250, "PT0.25S"),
+            (1_500, "PT1.5S"),
+            (30_000, "PT30S"),
+            (1_800_000, "PT30M"),
+            (5_400_000, "PT1H30M"),
+            (86_400_000, "PT24H"),
+            (90_061_001, "PT25H1M1.001S"),
+        ] {
+            assert_eq!(iso8601(Duration::from_millis(millis)), text);
         }
     }
 }

@@ -8,6 +8,7 @@ use http::header::{self, HeaderValue};
 use http::request::Parts;
 use http::{Request, Version};
 use http_body::Body as HttpBody;
+use semel_core::Timestamp;
 use semel_core::engine;
 use semel_core::event::{ShadowDecision, Step};
 use semel_core::policy::Mode;
@@ -41,6 +42,8 @@ pub(crate) struct KeyedRequest {
     pub(crate) is_anonymous: bool,
     /// The key to repeat in the response, if the profile asks for it.
     pub(crate) echo: Option<HeaderValue>,
+    /// The lifetime of the key to announce in the response, if the route does so.
+    pub(crate) lifetime: Option<Duration>,
 }
 
 pub(crate) struct RefusedRequest {
@@ -55,6 +58,7 @@ struct KeyedParts {
     request: engine::Request,
     is_anonymous: bool,
     echo: Option<HeaderValue>,
+    lifetime: Option<Duration>,
 }
 
 /// How long the rest of a refused request is read.
@@ -77,6 +81,7 @@ where
                 kind,
                 is_anonymous: found.is_anonymous,
                 echo: found.echo,
+                lifetime: found.lifetime,
             });
         }
         Ok(None) => {
@@ -184,8 +189,9 @@ where
     let mut key = None;
     if !rules.key.needs_body() {
         key = rules.key.find(parts, &[], &shared.key_rules)?;
-        if key.is_none() {
-            return without_key(rules);
+        match &key {
+            Some(key) => rules.check_key(key, parts, now(shared))?,
+            None => return without_key(rules, parts),
         }
     }
     let principal = rules.principal(parts);
@@ -197,9 +203,12 @@ where
     };
     if rules.key.needs_body() {
         key = rules.key.find(parts, &body, &shared.key_rules)?;
+        if let Some(key) = &key {
+            rules.check_key(key, parts, now(shared))?;
+        }
     }
     let Some(key) = key else {
-        return without_key(rules);
+        return without_key(rules, parts);
     };
     if kind == Kind::Web || (kind == Kind::Grpc && !grpc::is_one_message(&body)) {
         return Err(Refusal::UnaryOnly);
@@ -215,6 +224,7 @@ where
         .terms
         .echoes_key
         .then(|| HeaderValue::from_str(key.as_str()).ok());
+    let lifetime = rules.is_announced().then(|| rules.lifetime(&policy));
     let mut request = engine::Request::new(&shared.engine, namespace, &key, fingerprint, policy);
     if let Some(subject) = rules.data_subject(parts)? {
         request = request.with_data_subject(subject);
@@ -223,6 +233,7 @@ where
         request: name(request, rules, principal),
         is_anonymous,
         echo: echo.flatten(),
+        lifetime,
     }))
 }
 
@@ -237,8 +248,14 @@ fn name(mut request: engine::Request, rules: &Rules, principal: Option<String>) 
     request
 }
 
-const fn without_key(rules: &Rules) -> Result<Option<KeyedParts>, Refusal> {
-    if rules.requires_key {
+fn now(shared: &LayerState) -> Timestamp {
+    shared.engine.env().clock.wall()
+}
+
+fn without_key(rules: &Rules, parts: &Parts) -> Result<Option<KeyedParts>, Refusal> {
+    if rules.claims_first_sent(&parts.headers) {
+        Err(Refusal::FirstSent)
+    } else if rules.requires_key {
         Err(Refusal::KeyRequired)
     } else {
         Ok(None)

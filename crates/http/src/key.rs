@@ -9,9 +9,11 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
 use semel_core::{Key, KeyRules, canonicalize};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::Value;
 
 use crate::payload;
 use crate::problem::Refusal;
+use crate::reading;
 
 /// The header of the IETF draft.
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -42,6 +44,11 @@ pub enum KeySource {
     Named(HeaderName),
     /// A member of the JSON object in the body, under any of these names.
     Field(Vec<Cow<'static, str>>),
+    /// A parameter of the query, under any of these names.
+    Query(Vec<Cow<'static, str>>),
+    /// The text in the JSON body to which one of these JSON pointers leads, such as
+    /// `/variables/idempotencyKey`.
+    Pointer(Vec<Cow<'static, str>>),
     /// The text that the function returns for head and body.
     Function(Arc<KeyFinder>),
 }
@@ -59,6 +66,18 @@ impl KeySource {
         Self::Field(vec!["idempotency_key".into(), "idempotencyKey".into()])
     }
 
+    /// The text in the JSON body to which this JSON pointer (RFC 6901) leads.
+    #[must_use]
+    pub fn pointer(pointer: impl Into<Cow<'static, str>>) -> Self {
+        Self::Pointer(vec![pointer.into()])
+    }
+
+    /// A parameter of the query.
+    #[must_use]
+    pub fn query(name: impl Into<Cow<'static, str>>) -> Self {
+        Self::Query(vec![name.into()])
+    }
+
     /// Whatever `find` finds; `None` is a request without a key.
     pub fn function(
         find: impl Fn(&Parts, &[u8]) -> Option<String> + Send + Sync + 'static,
@@ -68,7 +87,7 @@ impl KeySource {
 
     /// Whether the body must be read before it is known that there is a key.
     pub(crate) const fn needs_body(&self) -> bool {
-        !matches!(self, Self::Header | Self::Named(_))
+        !matches!(self, Self::Header | Self::Named(_) | Self::Query(_))
     }
 
     /// Whether the head alone shows that there is no key.
@@ -92,7 +111,9 @@ impl KeySource {
                 one_line(lines.map(|(_, line)| line), rules)
             }
             Self::Named(name) => one_line(parts.headers.get_all(name).iter(), rules),
+            Self::Query(names) => from_query(names, parts, rules),
             Self::Field(names) => from_field(names, parts, body, rules),
+            Self::Pointer(pointers) => from_pointer(pointers, parts, body, rules),
             Self::Function(find) => match find(parts, body) {
                 Some(text) => Ok(Some(rules.check(&text)?)),
                 None => Ok(None),
@@ -106,7 +127,9 @@ impl fmt::Debug for KeySource {
         match self {
             Self::Header => f.write_str("header Idempotency-Key"),
             Self::Named(name) => write!(f, "header {name}"),
+            Self::Query(names) => write!(f, "query parameter {}", names.join(" or ")),
             Self::Field(names) => write!(f, "body field {}", names.join(" or ")),
+            Self::Pointer(pointers) => write!(f, "body at {}", pointers.join(" or ")),
             Self::Function(_) => f.write_str("function"),
         }
     }
@@ -171,14 +194,55 @@ fn from_field(
     let mut next = || found.next().map(|(_, value)| value);
     match (next(), next()) {
         (None, _) => Ok(None),
-        (Some(serde_json::Value::String(text)), None) => Ok(Some(rules.check(text)?)),
+        (Some(Value::String(text)), None) => Ok(Some(rules.check(text)?)),
         (Some(_), None) => Err(Refusal::KeySyntax),
         (Some(_), Some(_)) => Err(Refusal::KeyTwice),
     }
 }
 
+/// Reads the JSON strictly: in a body with two readings, nobody knows which key the handler sees.
+fn from_pointer(
+    pointers: &[Cow<'static, str>],
+    parts: &Parts,
+    body: &[u8],
+    rules: &KeyRules,
+) -> Result<Option<Key>, Refusal> {
+    let text = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
+    let looks_like_json = text.trim_ascii_start().starts_with(b"{");
+    if body.is_empty() || !(looks_like_json || payload::says_json(parts)) {
+        return Ok(None);
+    }
+    let canonical = canonicalize(body)?;
+    let value: Value = serde_json::from_slice(&canonical).map_err(|_| Refusal::KeySyntax)?;
+    let mut found = pointers.iter().filter_map(|pointer| value.pointer(pointer));
+    match (found.next(), found.next()) {
+        (None | Some(Value::Null), None) => Ok(None),
+        (Some(Value::String(text)), None) => Ok(Some(rules.check(text)?)),
+        (_, Some(_)) => Err(Refusal::KeyTwice),
+        _ => Err(Refusal::KeySyntax),
+    }
+}
+
+fn from_query(
+    names: &[Cow<'static, str>],
+    parts: &Parts,
+    rules: &KeyRules,
+) -> Result<Option<Key>, Refusal> {
+    let query = parts.uri.query().unwrap_or("");
+    let mut found = query.split('&').filter_map(|pair| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let name = reading::unescaped(name);
+        names.contains(&name).then_some(value)
+    });
+    match (found.next(), found.next()) {
+        (None, _) => Ok(None),
+        (Some(text), None) => Ok(Some(rules.check(&reading::unescaped(text))?)),
+        (Some(_), Some(_)) => Err(Refusal::KeyTwice),
+    }
+}
+
 /// All members of an object, including duplicates: which one a handler reads is unknown.
-struct Members(Vec<(String, serde_json::Value)>);
+struct Members(Vec<(String, Value)>);
 
 impl<'de> Deserialize<'de> for Members {
     fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
@@ -216,6 +280,31 @@ mod tests {
     fn quoted_and_bare_are_one_key() {
         for line in ["k-1", "\"k-1\"", " k-1 ", "\"k-1\";v=1"] {
             assert_eq!(read(line).as_deref(), Some("k-1"), "{line}");
+        }
+    }
+
+    #[test]
+    fn key_of_the_query_is_read_through_escapes_and_given_once() {
+        let source = KeySource::Query(vec!["request_id".into(), "requestId".into()]);
+        let find = |query: &str| {
+            let request = http::Request::post(format!("/books?{query}")).body(());
+            let (parts, ()) = request.unwrap().into_parts();
+            let found = source.find(&parts, &[], &KeyRules::default());
+            found.map(|key| key.map(|key| key.as_str().to_owned()))
+        };
+        for query in [
+            "request_id=k-1",
+            "book_id=7&requestId=k-1",
+            "request%5Fid=k%2D1",
+        ] {
+            assert_eq!(find(query), Ok(Some("k-1".to_owned())), "{query}");
+        }
+        assert_eq!(find("book_id=7"), Ok(None));
+        for query in ["request_id=k&requestId=k", "request_id=k&request_id=k"] {
+            assert_eq!(find(query), Err(Refusal::KeyTwice), "{query}");
+        }
+        for query in ["request_id", "request_id=", "request_id=a+b"] {
+            assert!(matches!(find(query), Err(Refusal::Key(_))), "{query}");
         }
     }
 

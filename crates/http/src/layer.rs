@@ -8,6 +8,7 @@ use semel_core::policy::Policy;
 use tower_layer::Layer;
 
 use crate::error::BuildError;
+use crate::openapi;
 use crate::pattern::Pattern;
 use crate::route::Route;
 use crate::routing::LayerState;
@@ -61,6 +62,14 @@ impl IdempotencyLayer {
         }
     }
 
+    /// An OpenAPI document of what the routes say about keys: parameters, problems, lifetimes. It is
+    /// meant to be merged into the document of the API.
+    #[must_use]
+    pub fn openapi(&self) -> serde_json::Value {
+        let routes = self.shared.routes.iter().map(|rules| &**rules);
+        openapi::fragment(routes, &self.shared.defaults)
+    }
+
     /// The engine. Before a server ends, it waits for [`Engine::idle`].
     #[must_use]
     pub fn engine(&self) -> &Engine {
@@ -80,6 +89,24 @@ impl<S> Layer<S> for IdempotencyLayer {
     fn layer(&self, inner: S) -> IdempotencyService<S> {
         IdempotencyService::new(inner, Arc::clone(&self.shared))
     }
+}
+
+/// What [`IdempotencyLayer::openapi`] gives, for routes without a layer.
+///
+/// # Errors
+/// [`BuildError`] says what is wrong with a route.
+pub fn key_openapi(
+    key_rules: &KeyRules,
+    defaults: Route,
+    routes: impl IntoIterator<Item = (String, Route)>,
+) -> Result<serde_json::Value, BuildError> {
+    let base = Policy::default();
+    let make = |route: Route, path| Rules::make(route, path, "", &base, key_rules);
+    let mut made = Vec::new();
+    for (path, route) in routes {
+        made.push(make(route, Some(Pattern::new(&path)?))?);
+    }
+    Ok(openapi::fragment(made.iter(), &make(defaults, None)?))
 }
 
 /// Builds an [`IdempotencyLayer`].
@@ -137,7 +164,15 @@ impl LayerBuilder {
     /// # Errors
     /// [`BuildError`] says what is wrong and how to fix it.
     pub fn build(mut self) -> Result<IdempotencyLayer, BuildError> {
-        let make = |route: Route, path| Rules::make(route, path, &self.environment, &self.policy);
+        let make = |route: Route, path| {
+            Rules::make(
+                route,
+                path,
+                &self.environment,
+                &self.policy,
+                &self.key_rules,
+            )
+        };
         let mut routes = Vec::new();
         for (path, route) in std::mem::take(&mut self.routes) {
             routes.push(make(route, Some(Pattern::new(&path)?))?);

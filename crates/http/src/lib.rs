@@ -11,7 +11,8 @@
 //! | `entry`, `key`, `payload`, `paths`, `body` | key and fingerprint, or a refusal |
 //! | `service`, `lease` | the handler as the engine's effect |
 //! | `reply`, `head` | records a response, and replays it |
-//! | `problem`, `profile` | error documents and conventions |
+//! | `problem`, `profile`, `repeatable` | error documents and conventions |
+//! | `announce`, `openapi` | what clients are told about keys |
 //! | `grpc`, `webhook`, `cors` | the same for gRPC calls, webhooks and browsers |
 //!
 //! ```
@@ -26,6 +27,7 @@
 //! # }
 //! ```
 
+mod announce;
 mod body;
 pub mod cors;
 mod credentials;
@@ -37,12 +39,14 @@ mod hooks;
 mod key;
 mod layer;
 mod lease;
+mod openapi;
 mod paths;
 mod pattern;
 mod payload;
 mod problem;
 mod profile;
 mod reading;
+mod repeatable;
 mod reply;
 mod route;
 mod routing;
@@ -50,6 +54,7 @@ mod rules;
 mod service;
 mod webhook;
 
+pub use announce::{IDEMPOTENCY_KEY_LIFETIME, IDEMPOTENCY_KEY_RULES};
 pub use body::{Body, BodyRoom, BoxError, TakeBytes};
 pub use credentials::{
     CREDENTIAL_HEADERS, ClientCertificate, CountedCredential, CredentialRules, asks_to_sign_in,
@@ -59,7 +64,7 @@ pub use error::BuildError;
 pub use head::{HeadError, StoredHead};
 pub use hooks::{AuthorizeReplay, CountKeys, KeyQuota};
 pub use key::{IDEMPOTENCY_KEY, KeySource, X_IDEMPOTENCY_KEY, read_key};
-pub use layer::{IdempotencyLayer, LayerBuilder};
+pub use layer::{IdempotencyLayer, LayerBuilder, key_openapi};
 #[cfg(feature = "axum")]
 pub use lease::LeaseRejection;
 pub use lease::{EffectOutcome, HandlerLease};
@@ -67,6 +72,7 @@ pub use payload::{BodyComparison, Payload};
 pub use problem::{ProblemDetails, Refusal};
 pub use profile::{ErrorShape, PROFILES, Profile, ProfileTerms};
 pub use reading::has_dot_segments;
+pub use repeatable::{REPEATABILITY_FIRST_SENT, REPEATABILITY_REQUEST_ID, REPEATABILITY_RESULT};
 pub use reply::{IDEMPOTENT_NOT_KEPT, IDEMPOTENT_REPLAYED, X_ORIGINAL_REQUEST_TIME};
 pub use route::{BodyLimits, KEPT_HEADERS, Route};
 pub use rules::X_IDEMPOTENCY_TTL;

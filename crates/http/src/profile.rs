@@ -2,19 +2,24 @@
 
 use std::time::Duration;
 
-use http::StatusCode;
+use http::{Method, StatusCode};
+use semel_core::KeyForm;
 
 /// Whose conventions a route follows.
 ///
-/// | | `Ietf` | `Stripe` | `Intake` | `Acp` |
-/// |---|---|---|---|---|
-/// | key with another payload | 422 | 400 | 409 | 422 |
-/// | still running | wait, then 409 | 409 at once | wait, then 503 | 409 at once |
-/// | replayed status | the original | the original | 200 for any success | the original |
-/// | 5xx | not stored | stored | not stored | not stored |
-/// | no key | passes | passes | passes | 400 |
-/// | store down | retry after 1 s | 1 s | 5 s | 1 s |
-/// | errors | problem details | and an `error` member | and `ok`, an `error` member | and a `message`, with ACP's `type` |
+/// | | `Ietf` | `Stripe` | `Intake` | `Acp` | `Iceberg` | `Repeatable` |
+/// |---|---|---|---|---|---|---|
+/// | the key | a header | a header | a header | a header | a UUIDv7 | a UUID and the time of the first attempt |
+/// | methods | POST, PATCH | POST, PATCH | POST, PATCH | POST, PATCH | POST, DELETE | POST, PATCH |
+/// | key with another payload | 422 | 400 | 409 | 422 | 422 | 400 |
+/// | still running | wait, then 409 | 409 at once | wait, then 503 | 409 at once | wait, then 503 | 409 at once |
+/// | in doubt | 409 | 409 | 409 | 409 | 500 | 409 |
+/// | replayed status | the original | the original | 200 for any success | the original | the original | the original |
+/// | 409 | not stored | not stored | not stored | not stored | stored | not stored |
+/// | 5xx | not stored | stored | not stored | not stored | not stored | not stored |
+/// | no key | passes | passes | passes | 400 | passes | passes |
+/// | store down | retry after 1 s | 1 s | 5 s | 1 s | 1 s | 1 s |
+/// | errors | problem details | and an `error` member | and `ok`, an `error` member | and a `message`, with ACP's `type` | and an `error` member | and `Repeatability-Result` |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Profile {
@@ -27,6 +32,10 @@ pub enum Profile {
     Intake,
     /// The Agentic Commerce Protocol.
     Acp,
+    /// The REST catalog of Apache Iceberg.
+    Iceberg,
+    /// Repeatable Requests 1.0 (OASIS), as Azure's services have it.
+    Repeatable,
 }
 
 /// The table above as data: one row per profile.
@@ -45,6 +54,19 @@ pub struct ProfileTerms {
     pub in_flight: u16,
     /// The status for a duplicate that waited too long.
     pub waited_too_long: u16,
+    /// The status for a key in doubt.
+    pub in_doubt: u16,
+    /// Statuses that say "not now" or "not you": they free the key.
+    pub frees: &'static [u16],
+    /// The covered methods, by default.
+    pub methods: &'static [Method],
+    /// The form of keys, by default.
+    pub key_form: KeyForm,
+    /// Whether the time of a key is in `Repeatability-First-Sent`, and the key in
+    /// `Repeatability-Request-ID`.
+    pub first_sent: bool,
+    /// Whether responses announce the lifetime of keys, by default.
+    pub announces: bool,
     /// Whether replays of a success answer 200 instead of the original status.
     pub replays_as_ok: bool,
     /// Whether 5xx responses are stored and replayed.
@@ -67,6 +89,8 @@ pub enum ErrorShape {
     Problem,
     /// A `message` at the top level and a `type` of three values: Agentic Commerce Protocol.
     Flat,
+    /// An `error` object with message, type and the status as code: Iceberg's `ErrorModel`.
+    Catalog,
     /// `ok`, and an `error` object with type, code, message, retryable, retryAfterMs.
     Nested,
     /// An `error` object with Stripe's types.
@@ -80,6 +104,12 @@ const IETF: ProfileTerms = ProfileTerms {
     waits: true,
     in_flight: 409,
     waited_too_long: 409,
+    in_doubt: 409,
+    frees: &[401, 407, 408, 409, 425, 429],
+    methods: &[Method::POST, Method::PATCH],
+    key_form: KeyForm::Any,
+    first_sent: false,
+    announces: false,
     replays_as_ok: false,
     keeps_5xx: false,
     requires_key: false,
@@ -89,7 +119,7 @@ const IETF: ProfileTerms = ProfileTerms {
 };
 
 /// One row per profile.
-pub const PROFILES: [ProfileTerms; 4] = [
+pub const PROFILES: [ProfileTerms; 6] = [
     IETF,
     ProfileTerms {
         profile: Profile::Stripe,
@@ -117,6 +147,29 @@ pub const PROFILES: [ProfileTerms; 4] = [
         requires_key: true,
         echoes_key: true,
         errors: ErrorShape::Flat,
+        ..IETF
+    },
+    ProfileTerms {
+        profile: Profile::Iceberg,
+        name: "iceberg",
+        // To its clients 409 says that a commit failed, after which they clean up and commit again.
+        in_flight: 503,
+        waited_too_long: 503,
+        in_doubt: 500,
+        frees: &[401, 407, 408, 419, 425, 429],
+        methods: &[Method::POST, Method::DELETE],
+        key_form: KeyForm::UuidV7,
+        announces: true,
+        errors: ErrorShape::Catalog,
+        ..IETF
+    },
+    ProfileTerms {
+        profile: Profile::Repeatable,
+        name: "repeatable",
+        mismatch: 400,
+        waits: false,
+        key_form: KeyForm::Uuid,
+        first_sent: true,
         ..IETF
     },
 ];
@@ -154,7 +207,7 @@ impl ProfileTerms {
     /// 2xx, 3xx and 4xx are stored, except those that mean "not now" or "not you".
     pub(crate) fn meaning(&self, status: StatusCode) -> Meaning {
         match status.as_u16() {
-            401 | 407 | 408 | 409 | 425 | 429 => Meaning::NothingHappened,
+            status if self.frees.contains(&status) => Meaning::NothingHappened,
             // The connection switches to another protocol, which can't be replayed.
             100..=199 => Meaning::NothingHappened,
             400..=499 => Meaning::Failed,
@@ -176,6 +229,8 @@ mod tests {
             Profile::Stripe,
             Profile::Intake,
             Profile::Acp,
+            Profile::Iceberg,
+            Profile::Repeatable,
         ] {
             let terms = profile.terms();
             assert_eq!(terms.profile, profile);
@@ -191,16 +246,20 @@ mod tests {
             PROFILES.map(|terms| terms.meaning(status))
         };
         for status in [200, 201, 204, 303] {
-            assert_eq!(of(status), [Meaning::Done; 4]);
+            assert_eq!(of(status), [Meaning::Done; 6]);
         }
         for status in [400, 402, 403, 404, 422] {
-            assert_eq!(of(status), [Meaning::Failed; 4]);
+            assert_eq!(of(status), [Meaning::Failed; 6]);
         }
-        for status in [101, 401, 407, 408, 409, 425, 429] {
-            assert_eq!(of(status), [Meaning::NothingHappened; 4]);
+        for status in [101, 401, 407, 408, 425, 429] {
+            assert_eq!(of(status), [Meaning::NothingHappened; 6]);
         }
-        use Meaning::{Failed, Unclear};
-        assert_eq!(of(500), [Unclear, Failed, Unclear, Unclear]);
-        assert_eq!(of(503), [Unclear, Failed, Unclear, Unclear]);
+        use Meaning::{Failed, NothingHappened as Nothing, Unclear};
+        let most = [Unclear, Failed, Unclear, Unclear, Unclear, Unclear];
+        assert_eq!((of(500), of(503)), (most, most));
+        let free = [Nothing, Nothing, Nothing, Nothing, Failed, Nothing];
+        assert_eq!(of(409), free);
+        let timeout = [Failed, Failed, Failed, Failed, Nothing, Failed];
+        assert_eq!(of(419), timeout);
     }
 }

@@ -118,6 +118,14 @@ fn escaped(bytes: &[u8], at: usize) -> Option<u8> {
     u8::try_from(high * 16 + low).ok()
 }
 
+/// The text with its escapes decoded.
+pub(crate) fn unescaped(text: &str) -> Cow<'_, str> {
+    match text.contains('%') {
+        true => Cow::Owned(decode(text, |_| true)),
+        false => Cow::Borrowed(text),
+    }
+}
+
 /// Decodes the escapes of bytes of this kind. Invalid UTF-8 is replaced.
 fn decode(text: &str, of_kind: impl Fn(u8) -> bool) -> String {
     let bytes = text.as_bytes();

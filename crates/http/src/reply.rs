@@ -8,8 +8,9 @@ use http::response::Parts;
 use http::{Response, StatusCode};
 use http_body::Body as HttpBody;
 use semel_core::engine::{Replayed, Report, Verdict};
-use semel_core::{Answer, AnswerBody, Code, Env};
+use semel_core::{Answer, AnswerBody, Clock, Code, Env};
 
+use crate::announce::{OF_BYTES, with_lifetime};
 use crate::body::{Body, BoxError, ReadError, Reader};
 use crate::credentials::asks_to_sign_in;
 use crate::grpc::{self, Kind};
@@ -311,6 +312,40 @@ pub(crate) fn replay(
     }
     headers.insert(header::CACHE_CONTROL, NO_STORE);
     response
+}
+
+/// How much of a catalog's configuration is read, to add the lifetime of keys.
+const CONFIG_BYTES: usize = 1024 * 1024;
+
+/// The configuration of an Iceberg catalog with the lifetime of keys in it. What can't be read as
+/// such passes unchanged.
+pub(crate) async fn announce_in_config<R>(
+    rules: &Rules,
+    response: Response<R>,
+    clock: &dyn Clock,
+) -> Response<Body>
+where
+    R: HttpBody<Data = Bytes> + Send + 'static,
+    R::Error: Into<BoxError>,
+{
+    let (mut parts, body) = response.into_parts();
+    if !parts.status.is_success() || parts.headers.contains_key(header::CONTENT_ENCODING) {
+        return Response::from_parts(parts, Body::new(body));
+    }
+    let mut reader = Reader::new(body);
+    let time = rules.limits.gather_time;
+    let read = reader.read(CONFIG_BYTES, time, None, clock).await;
+    let lifetime = rules.key_terms.lifetime;
+    let changed = read
+        .ok()
+        .and_then(|()| with_lifetime(&reader.bytes(), lifetime));
+    let Some(changed) = changed else {
+        return Response::from_parts(parts, reader.into_body());
+    };
+    for name in OF_BYTES {
+        parts.headers.remove(name);
+    }
+    Response::from_parts(parts, Body::from(changed))
 }
 
 fn replayed_status(rules: &Rules, original: StatusCode) -> StatusCode {

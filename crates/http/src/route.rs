@@ -9,7 +9,7 @@ use http::Method;
 use http::header::{self, HeaderName};
 use http::request::Parts;
 use semel_core::policy::{Mode, Policy};
-use semel_core::{CrashPolicy, Timestamp};
+use semel_core::{CrashPolicy, KeyForm, Timestamp};
 
 use crate::credentials::CredentialRules;
 use crate::hooks::AuthorizeReplay;
@@ -49,6 +49,9 @@ pub struct Route {
     pub(crate) mode: Option<Mode>,
     pub(crate) methods: Option<Vec<Method>>,
     pub(crate) key: KeySource,
+    pub(crate) key_form: Option<KeyForm>,
+    pub(crate) key_age: Option<Duration>,
+    pub(crate) announces: Option<bool>,
     pub(crate) requires_key: Option<bool>,
     pub(crate) payload: Payload,
     pub(crate) multi_tenant: bool,
@@ -184,7 +187,7 @@ impl Route {
         self
     }
 
-    /// Sets the covered methods. The default is POST and PATCH; others pass.
+    /// Sets the covered methods. The default is POST and PATCH, or as the profile; others pass.
     pub fn methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
         self.methods = Some(methods.into_iter().collect());
         self
@@ -193,6 +196,28 @@ impl Route {
     /// Sets where the key is read from. The default is the `Idempotency-Key` header.
     pub fn key(mut self, source: KeySource) -> Self {
         self.key = source;
+        self
+    }
+
+    /// Sets the form that keys must have. The default is any form, or as the profile.
+    pub fn key_form(mut self, form: KeyForm) -> Self {
+        self.key_form = Some(form);
+        self
+    }
+
+    /// Refuses keys that were made longer ago, with 412 `idempotency_key_too_old` (P52): a retry so
+    /// late that its record may be gone does not run again. Keys must then carry their time, as
+    /// UUIDv7 and ULID do; records are kept for at least five minutes longer than this.
+    pub fn key_age(mut self, longest: Duration) -> Self {
+        self.key_age = Some(longest);
+        self
+    }
+
+    /// Sets whether clients are told about keys: for how long a key is good in
+    /// `Idempotency-Key-Lifetime` of responses to requests with a key, and all rules in
+    /// `Idempotency-Key-Rules` of responses to `OPTIONS`. The default is no, or as the profile.
+    pub fn announce(mut self, announces: bool) -> Self {
+        self.announces = Some(announces);
         self
     }
 

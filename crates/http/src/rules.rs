@@ -10,8 +10,9 @@ use http::{HeaderMap, HeaderValue, Method, Request};
 use semel_core::engine::Engine;
 use semel_core::event::Step;
 use semel_core::policy::{Mode, OnBusy, Policy};
-use semel_core::{CrashPolicy, DataSubject, Namespace};
+use semel_core::{CrashPolicy, DataSubject, Key, KeyForm, KeyRules, Namespace, Timestamp};
 
+use crate::announce::{self, KeyTerms};
 use crate::credentials::{CountedCredential, CredentialRules};
 use crate::error::BuildError;
 use crate::hooks::AuthorizeReplay;
@@ -19,7 +20,8 @@ use crate::key::KeySource;
 use crate::pattern::Pattern;
 use crate::payload::{METHOD_OVERRIDES, Payload};
 use crate::problem::Refusal;
-use crate::profile::ProfileTerms;
+use crate::profile::{Profile, ProfileTerms};
+use crate::repeatable::{self, REPEATABILITY_FIRST_SENT, REPEATABILITY_REQUEST_ID};
 use crate::route::{BodyLimits, KEPT_HEADERS, RequestVerifier, Route, TextExtractor, may_keep};
 
 /// The scope of routes without a name.
@@ -32,6 +34,13 @@ pub(crate) struct Rules {
     pub(crate) methods: Vec<Method>,
     pub(crate) key: KeySource,
     pub(crate) requires_key: bool,
+    pub(crate) key_age: Option<Duration>,
+    /// What clients are told about keys.
+    pub(crate) key_terms: KeyTerms,
+    /// [`Self::key_terms`] as a header.
+    pub(crate) key_header: Option<HeaderValue>,
+    pub(crate) announces: bool,
+    key_form: KeyForm,
     pub(crate) payload: Payload,
     pub(crate) keep: Vec<HeaderName>,
     pub(crate) keeps_body: bool,
@@ -62,6 +71,7 @@ impl Rules {
         path: Option<Pattern>,
         environment: &str,
         base: &Policy,
+        key_rules: &KeyRules,
     ) -> Result<Self, BuildError> {
         let name = path.as_ref().map_or("*", |path| &*path.text).to_owned();
         if route.multi_tenant && route.tenant.is_none() {
@@ -75,23 +85,35 @@ impl Rules {
             route: name.clone(),
             source,
         })?;
-        let policy = policy(&route, base);
+        let terms = route.profile.terms();
+        let mut policy = policy(&route, base);
+        let key_age = route
+            .key_age
+            .or(terms.first_sent.then_some(policy.retention));
+        if let Some(age) = key_age {
+            policy.retention = policy.retention.max(age.saturating_add(TOLERANCE));
+        }
         policy.terms().map_err(|source| BuildError::Policy {
             route: name.clone(),
             source,
         })?;
         let keep = kept(&route, &name)?;
-        let terms = route.profile.terms();
+        let methods = route.methods.clone();
+        let methods = methods.unwrap_or_else(|| terms.methods.to_vec());
+        let key_terms = key_terms(&route, &policy, key_rules, &methods, key_age);
         Ok(Self {
             path,
             terms,
             policy: Arc::new(policy),
-            methods: route
-                .methods
-                .unwrap_or_else(|| vec![Method::POST, Method::PATCH]),
-            key: route.key,
-            requires_key: route.requires_key.unwrap_or(terms.requires_key),
-            payload: route.payload,
+            methods,
+            key: key_source(&route),
+            requires_key: key_terms.required,
+            key_age,
+            key_form: key_terms.form,
+            key_header: key_terms.header(),
+            key_terms,
+            announces: route.announces.unwrap_or(terms.announces),
+            payload: payload(route.payload, terms),
             keep,
             keeps_body: !route.drops_body,
             redact: pointers(&route.redact, &name)?,
@@ -195,6 +217,57 @@ impl Rules {
         (!known).then(|| self.credentials.counted(parts))
     }
 
+    /// Checks the form and the age of a key (P52).
+    pub(crate) fn check_key(
+        &self,
+        key: &Key,
+        parts: &Parts,
+        now: Timestamp,
+    ) -> Result<(), Refusal> {
+        let form = self.key_form;
+        if !form.fits(key) {
+            return Err(Refusal::KeyForm { form });
+        }
+        let Some(age) = self.key_age else {
+            return Ok(());
+        };
+        let made = match self.terms.first_sent {
+            true => repeatable::first_sent(&parts.headers)?,
+            false => key.created_at().ok_or(Refusal::KeyUntimed)?,
+        };
+        if made.since(now) > TOLERANCE {
+            Err(Refusal::KeyAhead)
+        } else if now.since(made) > age {
+            Err(Refusal::KeyTooOld)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Whether a request says when it was first sent, which only requests with a key do.
+    pub(crate) fn claims_first_sent(&self, headers: &HeaderMap) -> bool {
+        self.terms.first_sent && headers.contains_key(REPEATABILITY_FIRST_SENT)
+    }
+
+    /// Whether clients are told about keys, and keys have an effect.
+    pub(crate) fn is_announced(&self) -> bool {
+        self.announces && self.policy.mode == Mode::Enforce
+    }
+
+    /// For how long a client may retry with the key of a request.
+    pub(crate) fn lifetime(&self, policy: &Policy) -> Duration {
+        announce::lifetime(policy, self.key_age)
+    }
+
+    /// Whether a request asks for the configuration of an Iceberg catalog, which announces the
+    /// lifetime of keys.
+    pub(crate) fn is_catalog_config<B>(&self, request: &Request<B>) -> bool {
+        self.terms.profile == Profile::Iceberg
+            && self.is_announced()
+            && request.method() == Method::GET
+            && request.uri().path().ends_with("/v1/config")
+    }
+
     /// The policy for one request. Its caller may choose the retention if the route allows it.
     pub(crate) fn policy_for(&self, parts: &Parts) -> Result<Arc<Policy>, Refusal> {
         let wish = parts.headers.get(X_IDEMPOTENCY_TTL);
@@ -206,8 +279,11 @@ impl Rules {
             .and_then(|text| text.parse().ok());
         let millis = millis.filter(|millis| *millis > 0).ok_or(Refusal::Ttl)?;
         let mut policy = Policy::clone(&self.policy);
-        // At least the lease: a record must not expire while its owner runs.
-        policy.retention = Duration::from_millis(millis).min(longest).max(policy.lease);
+        // At least the lease: a record must not expire while its owner runs. Nor while its key is
+        // young enough (P52).
+        let young = self.key_age.map(|age| age.saturating_add(TOLERANCE));
+        let least = policy.lease.max(young.unwrap_or_default());
+        policy.retention = Duration::from_millis(millis).min(longest).max(least);
         Ok(Arc::new(policy))
     }
 
@@ -248,6 +324,9 @@ impl Rules {
     }
 }
 
+/// How far ahead the clock of a client may be (P52).
+const TOLERANCE: Duration = Duration::from_secs(5 * 60);
+
 /// The retention that a caller asks for, in milliseconds.
 pub const X_IDEMPOTENCY_TTL: HeaderName = HeaderName::from_static("x-idempotency-ttl");
 
@@ -264,6 +343,44 @@ fn policy(route: &Route, base: &Policy) -> Policy {
     policy.answer_retention = route.answer_retention.or(policy.answer_retention);
     policy.mode = route.mode.unwrap_or(policy.mode);
     policy
+}
+
+fn key_source(route: &Route) -> KeySource {
+    match &route.key {
+        KeySource::Header if route.profile.terms().first_sent => {
+            KeySource::Named(REPEATABILITY_REQUEST_ID)
+        }
+        source => source.clone(),
+    }
+}
+
+fn key_terms(
+    route: &Route,
+    policy: &Policy,
+    rules: &KeyRules,
+    methods: &[Method],
+    age: Option<Duration>,
+) -> KeyTerms {
+    let terms = route.profile.terms();
+    let (place, names) = KeyTerms::place(&key_source(route));
+    KeyTerms {
+        place,
+        names,
+        required: route.requires_key.unwrap_or(terms.requires_key),
+        rules: rules.clone(),
+        form: route.key_form.unwrap_or(terms.key_form),
+        age,
+        lifetime: announce::lifetime(policy, age),
+        methods: methods.iter().map(ToString::to_string).collect(),
+    }
+}
+
+/// A retry of a repeatable request has the same time as the first attempt.
+fn payload(mut payload: Payload, terms: &ProfileTerms) -> Payload {
+    if terms.first_sent {
+        payload.headers.push(REPEATABILITY_FIRST_SENT);
+    }
+    payload
 }
 
 fn pointers(texts: &[String], name: &str) -> Result<Vec<Cow<'static, str>>, BuildError> {

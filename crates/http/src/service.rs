@@ -8,19 +8,22 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::header::{self, HeaderName, HeaderValue};
-use http::{HeaderMap, Request, Response, request};
+use http::{HeaderMap, Method, Request, Response, request};
 use http_body::Body as HttpBody;
+use semel_core::Code;
 use semel_core::engine::{self, Report, Verdict};
 use semel_core::policy::Mode;
 use tower_service::Service;
 use tracing::{Instrument as _, Span};
 
+use crate::announce::{IDEMPOTENCY_KEY_RULES, put_lifetime};
 use crate::body::{Body, BoxError};
 use crate::entry::{Entry, KeyedRequest, RefusedRequest, enter, refuse_unread};
 use crate::hooks::{AuthorizeReplay, KeyQuota};
 use crate::key::IDEMPOTENCY_KEY;
 use crate::lease::{HandlerLease, UnkeyedRequest};
 use crate::problem::{ProblemDetails, Refusal};
+use crate::repeatable::{self, put_result};
 use crate::reply;
 use crate::routing::{LayerState, MatchedRules};
 use crate::rules::Rules;
@@ -69,7 +72,7 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         // Calls the instance that reported readiness.
         let clone = self.inner.clone();
-        let mut inner = std::mem::replace(&mut self.inner, clone);
+        let inner = std::mem::replace(&mut self.inner, clone);
         let shared = Arc::clone(&self.shared);
         let id = request_id(request.headers(), &shared);
         Box::pin(async move {
@@ -78,7 +81,7 @@ where
                 MatchedRules::Several(found) => one_of(&found, &request),
             };
             let response = match rules.covers(&request) {
-                false => inner.call(request.map(Body::new)).await.map(passed),
+                false => uncovered(&shared, rules, inner, request).await,
                 true if is_ambiguous => {
                     let refused =
                         refuse_unread(&shared, rules, request, Refusal::PathAmbiguous).await;
@@ -103,6 +106,39 @@ fn one_of<'a, B>(found: &[&'a Arc<Rules>], request: &Request<B>) -> (&'a Arc<Rul
         Some(rules) => (rules, true),
         None => (found[0], false),
     }
+}
+
+/// Passes a request that needs no key, and announces keys in its response where that is due.
+async fn uncovered<S, B, R>(
+    shared: &LayerState,
+    rules: &Rules,
+    mut inner: S,
+    mut request: Request<B>,
+) -> Result<Response<Body>, S::Error>
+where
+    S: Service<Request<Body>, Response = Response<R>>,
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+    R: HttpBody<Data = Bytes> + Send + 'static,
+    R::Error: Into<BoxError>,
+{
+    let asks_for_options = request.method() == Method::OPTIONS && rules.is_announced();
+    if !rules.is_catalog_config(&request) {
+        let mut response = inner.call(request.map(Body::new)).await.map(passed)?;
+        if asks_for_options {
+            let headers = response.headers_mut();
+            put_lifetime(headers, rules.key_terms.lifetime);
+            if let Some(value) = &rules.key_header {
+                headers.insert(IDEMPOTENCY_KEY_RULES, value.clone());
+            }
+        }
+        return Ok(response);
+    }
+    // A compressed body could not be changed.
+    request.headers_mut().remove(header::ACCEPT_ENCODING);
+    let response = inner.call(request.map(Body::new)).await?;
+    let clock = &*shared.engine.env().clock;
+    Ok(reply::announce_in_config(rules, response, clock).await)
 }
 
 fn passed<R>(response: Response<R>) -> Response<Body>
@@ -154,8 +190,16 @@ where
 }
 
 fn refused_with(shared: &LayerState, rules: &Rules, refused: RefusedRequest) -> Response<Body> {
-    let details = ProblemDetails::from_refusal(&refused.refusal);
+    let mut details = ProblemDetails::from_refusal(&refused.refusal);
+    let code = details.code;
+    if matches!(code, Code::KeyRequired | Code::KeyInvalid | Code::KeyTooOld) {
+        let document = rules.key_terms.document();
+        details.members.insert("keyRules".to_owned(), document);
+    }
     let mut response = reply::problem(shared, rules, refused.kind, &details);
+    if rules.terms.first_sent && code != Code::KeyRequired {
+        put_result(response.headers_mut(), false);
+    }
     // Lets middleware around the layer see the refusal without parsing the document.
     response.extensions_mut().insert(refused.refusal);
     if refused.must_close {
@@ -167,7 +211,10 @@ fn refused_with(shared: &LayerState, rules: &Rules, refused: RefusedRequest) -> 
 
 /// The fast path of requests without a key: nothing is read.
 fn passes(rules: &Rules, headers: &HeaderMap) -> bool {
-    !rules.requires_key && rules.verify.is_none() && rules.key.is_absent(headers)
+    !rules.requires_key
+        && rules.verify.is_none()
+        && rules.key.is_absent(headers)
+        && !rules.claims_first_sent(headers)
 }
 
 async fn unkeyed<S, R>(
@@ -202,6 +249,7 @@ where
         kind,
         is_anonymous,
         echo,
+        lifetime,
     } = keyed;
     let quota = http.extensions().get::<KeyQuota>().cloned();
     if let Some(quota) = &quota
@@ -241,18 +289,28 @@ where
         };
         effect.instrument(span)
     };
-    let mut response = match shared.engine.execute(request, effect).await {
-        engine::Response::Ran(ran) => ran.value?,
-        engine::Response::Unprotected(value) => value?,
+    let (mut response, accepted) = match shared.engine.execute(request, effect).await {
+        engine::Response::Ran(ran) => (ran.value?, Some(true)),
+        engine::Response::Unprotected(value) => (value?, None),
         engine::Response::Replayed(replayed) => match authorize(guarded).await {
-            Ok(()) => reply::replay(shared, rules, kind, &replayed),
-            Err(refused) => refused,
+            Ok(()) => (reply::replay(shared, rules, kind, &replayed), Some(true)),
+            Err(refused) => (refused, None),
         },
         engine::Response::Problem(problem) => {
             let details = ProblemDetails::from_problem(&problem, rules.terms);
-            reply::problem(shared, rules, kind, &details)
+            let accepted = repeatable::is_accepted(details.code);
+            (
+                reply::problem(shared, rules, kind, &details),
+                Some(accepted),
+            )
         }
     };
+    if let (true, Some(accepted)) = (rules.terms.first_sent, accepted) {
+        put_result(response.headers_mut(), accepted);
+    }
+    if let Some(lifetime) = lifetime {
+        put_lifetime(response.headers_mut(), lifetime);
+    }
     if let Some(echo) = echo {
         response.headers_mut().insert(IDEMPOTENCY_KEY, echo);
     }

@@ -5,6 +5,7 @@
 //! | [`Client`] | one connection, HTTP/1.1 or HTTP/2, which a test holds |
 //! | [`send`], [`try_send`] | one request on a connection of its own |
 //! | [`Pool`] | many requests to several servers, over connections that are kept |
+//! | [`uuid_v7`], [`ulid`], [`imf_fixdate`] | keys and headers that carry a time |
 //! | [`Raw`] | a connection on which a test writes what it likes |
 //!
 //! What a test of a success can't go on without panics; [`try_send`] and [`Pool`] return errors.
@@ -14,12 +15,14 @@ mod client;
 mod once;
 mod pool;
 mod raw;
+mod timed;
 
 pub use answer::Answer;
 pub use client::{BOTH, Client, Protocol};
 pub use once::{json, send, try_send};
 pub use pool::Pool;
 pub use raw::Raw;
+pub use timed::{imf_fixdate, ulid, uuid_v7};
 
 use bytes::Bytes;
 use http_body_util::BodyExt as _;

@@ -29,7 +29,7 @@ pub use semel_core::engine::{
 pub use semel_core::event::{Event, Observer, Step};
 pub use semel_core::policy::{Mode, OnBusy, Policy, StoreDown};
 pub use semel_core::{
-    CrashPolicy, DataSubject, Fence, Key, KeyError, KeyRules, Resolution, Secret,
+    CrashPolicy, DataSubject, Fence, Key, KeyError, KeyForm, KeyRules, Resolution, Secret,
 };
 
 #[cfg(any(feature = "mysql", feature = "postgres"))]

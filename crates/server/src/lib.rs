@@ -60,7 +60,7 @@ pub use listener::scan_for_ambiguity;
 pub use openapi::openapi;
 pub use server::{DrainOutcome, Server, serve_operators, serve_router};
 pub use signals::{log_keys, serve_until_signal};
-pub use stack::{Stack, StackError};
+pub use stack::{Stack, StackError, key_openapi};
 pub use start::{
     Mounts, OpenOptions, Services, StartError, load_keys, new_encryption_key, reload_keys,
 };

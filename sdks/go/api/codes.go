@@ -8,6 +8,8 @@ const (
 	CodeKeyRequired = "idempotency_key_required"
 	// The Idempotency-Key is invalid
 	CodeKeyInvalid = "idempotency_key_invalid"
+	// The Idempotency-Key is too old
+	CodeKeyTooOld = "idempotency_key_too_old"
 	// The payload cannot be compared
 	CodePayloadInvalid = "idempotency_payload_invalid"
 	// The request names no tenant
@@ -140,6 +142,7 @@ const (
 var Codes = map[string]Code{
 	CodeKeyRequired:                    {400, false, "This operation needs an Idempotency-Key"},
 	CodeKeyInvalid:                     {400, false, "The Idempotency-Key is invalid"},
+	CodeKeyTooOld:                      {412, false, "The Idempotency-Key is too old"},
 	CodePayloadInvalid:                 {400, false, "The payload cannot be compared"},
 	CodeTenantRequired:                 {400, false, "The request names no tenant"},
 	CodeTTLInvalid:                     {400, false, "The X-Idempotency-TTL header is invalid"},

@@ -81,6 +81,19 @@ async fn example_settings_are_valid() {
 }
 
 #[tokio::test]
+async fn rules_of_keys_are_printed_as_openapi() {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/semel.toml");
+    let (code, printed, _) = run_semel(&["config", "openapi", "--config", example]).await;
+    assert_eq!(code, Some(0));
+    let document: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(document["openapi"], "3.1.0");
+    let paths = document["paths"].as_object().unwrap();
+    assert!(!paths.is_empty(), "{printed}");
+    let shared = &document["components"]["parameters"]["IdempotencyKey"];
+    assert_eq!(shared["name"], "Idempotency-Key");
+}
+
+#[tokio::test]
 async fn settings_are_checked_shown_and_explained() {
     let ends = [
         "--upstream",

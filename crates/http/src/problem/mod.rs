@@ -80,6 +80,7 @@ impl ProblemDetails {
         let mut details = Self::new(code, detail(problem));
         match problem {
             Problem::Mismatch => details.status = terms.mismatch,
+            Problem::InDoubt(_) => details.status = terms.in_doubt,
             Problem::Busy { why, .. } => {
                 let waited = *why == BusyReason::WaitedTooLong;
                 let counted = code == Code::TooManyWaiters;
@@ -162,6 +163,13 @@ pub(crate) fn render(
         ErrorShape::Flat => {
             document["type"] = flat_type(details.status).into();
             document["message"] = details.detail.clone().into();
+        }
+        ErrorShape::Catalog => {
+            document["error"] = serde_json::json!({
+                "message": details.detail,
+                "type": code.as_str(),
+                "code": details.status,
+            });
         }
         ErrorShape::Nested | ErrorShape::Stripe => {
             let (kind, word) = nested_type(shape, code, details.status);

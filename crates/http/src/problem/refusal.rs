@@ -1,7 +1,7 @@
 //! [`Refusal`]: why a request is refused before it reaches the engine.
 
 use semel_core::Code;
-use semel_core::{CanonicalError, DataSubjectError, KeyError, NamespaceError};
+use semel_core::{CanonicalError, DataSubjectError, KeyError, KeyForm, NamespaceError};
 
 /// Why a request was refused before the store was used. Never repeats what was sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,6 +21,30 @@ pub enum Refusal {
     /// The key breaks the rules.
     #[error(transparent)]
     Key(#[from] KeyError),
+    /// The key has another form than the route asks for.
+    #[error("the key has another form than this route takes ({})", .form.name())]
+    KeyForm {
+        /// The form that the route asks for.
+        form: KeyForm,
+    },
+    /// The route limits the age of keys, and the key carries no time.
+    #[error("the key carries no time; send a UUIDv7 or a ULID, made for this operation")]
+    KeyUntimed,
+    /// The time that the key carries is in the future.
+    #[error("the key was made in the future; set the clock of the client")]
+    KeyAhead,
+    /// The key is older than the route allows.
+    #[error(
+        "the key is too old: an earlier request with it may be forgotten; find out what became of \
+         the operation before you send it with a new key"
+    )]
+    KeyTooOld,
+    /// The time of a repeatable request is missing or malformed.
+    #[error(
+        "send Repeatability-Request-ID and Repeatability-First-Sent together, the latter once and \
+         as an IMF-fixdate such as \"Sun, 06 Nov 1994 08:49:37 GMT\""
+    )]
+    FirstSent,
     /// The body has no canonical form.
     #[error("{0}; or let the route compare bodies by their bytes")]
     Payload(#[from] CanonicalError),
@@ -74,7 +98,14 @@ impl Refusal {
     pub const fn code(&self) -> Code {
         match self {
             Self::KeyRequired => Code::KeyRequired,
-            Self::KeyTwice | Self::KeySyntax | Self::Key(_) => Code::KeyInvalid,
+            Self::KeyTwice
+            | Self::KeySyntax
+            | Self::Key(_)
+            | Self::KeyForm { .. }
+            | Self::KeyUntimed
+            | Self::KeyAhead
+            | Self::FirstSent => Code::KeyInvalid,
+            Self::KeyTooOld => Code::KeyTooOld,
             Self::Payload(_) => Code::PayloadInvalid,
             Self::TenantRequired | Self::Namespace(_) => Code::TenantRequired,
             Self::Subject(_) => Code::RequestInvalid,

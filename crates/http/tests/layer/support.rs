@@ -148,6 +148,17 @@ pub(crate) fn post(path: &str, key: &str, body: impl Into<Body>) -> Request<Body
     request.body(body.into()).expect("a request")
 }
 
+/// Milliseconds since 1970.
+pub(crate) fn now() -> u64 {
+    semel::tokio_env().clock.wall().as_micros() / 1000
+}
+
+/// A service whose every answer is the number of the run.
+pub(crate) fn counting(runs: &Runs) -> Router {
+    let runs = runs.clone();
+    Router::new().fallback(move || async move { runs.begin().to_string() })
+}
+
 /// The same request with one more header.
 pub(crate) fn with(mut request: Request<Body>, name: &'static str, value: &str) -> Request<Body> {
     let value = value.parse().expect("a value");

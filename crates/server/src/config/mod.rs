@@ -74,8 +74,8 @@ pub use limits::Limits;
 pub use listener::{Listener, Tls};
 pub use observability::{Log, LogFormat, Metrics, MetricsAccess, Traces};
 pub use route::{
-    Compare, Crash, Fingerprint, LostAnswer, Mode, OnBusy, Profile, RouteEntry, RouteSettings,
-    StoreDown,
+    Compare, Crash, Fingerprint, KeyShape, LostAnswer, Mode, OnBusy, Profile, RouteEntry,
+    RouteSettings, StoreDown,
 };
 pub use setting_error::SettingError;
 pub use show::{EffectiveSetting, explain, reference, without_password};

@@ -1,5 +1,6 @@
 //! Conversion of route settings to the types of the library.
 
+use semel::core::KeyForm;
 use semel::http::Profile;
 use semel::{CrashPolicy, OnBusy, Policy, StoreDown};
 
@@ -46,6 +47,19 @@ impl RouteSettings {
             route::Profile::Stripe => Profile::Stripe,
             route::Profile::Intake => Profile::Intake,
             route::Profile::Acp => Profile::Acp,
+            route::Profile::Iceberg => Profile::Iceberg,
+            route::Profile::Repeatable => Profile::Repeatable,
+        }
+    }
+}
+
+impl From<route::KeyShape> for KeyForm {
+    fn from(shape: route::KeyShape) -> Self {
+        match shape {
+            route::KeyShape::Any => Self::Any,
+            route::KeyShape::Uuid => Self::Uuid,
+            route::KeyShape::UuidV7 => Self::UuidV7,
+            route::KeyShape::Ulid => Self::Ulid,
         }
     }
 }

@@ -27,17 +27,37 @@ pub struct RouteSettings {
     pub mode: Mode,
     /// The conventions that requests and responses follow.
     pub profile: Profile,
-    /// The methods that the route covers. Other methods pass through.
+    /// The methods that the route covers. Other methods pass through. Default: `POST` and `PATCH`;
+    /// `POST` and `DELETE` with profile `iceberg`.
     #[schemars(extend("items" = {"type": "string", "format": "method"}))]
-    pub methods: Vec<String>,
+    pub methods: Option<Vec<String>>,
     /// Whether to refuse requests without a key. Default: depends on the profile.
     pub require_key: Option<bool>,
-    /// The header with the key. Default: `Idempotency-Key` or `X-Idempotency-Key`.
+    /// The header with the key. Default: `Idempotency-Key` or `X-Idempotency-Key`;
+    /// `Repeatability-Request-ID` with profile `repeatable`.
     #[schemars(extend("format" = "header"))]
     pub key_header: Option<String>,
     /// The member of a JSON body with the key, instead of a header. Every body of the route is then
     /// read before it is forwarded.
     pub key_field: Option<String>,
+    /// A JSON pointer to the key in a JSON body, instead of a header, such as
+    /// `/variables/idempotencyKey`. Every body of the route is then read before it is forwarded.
+    #[schemars(extend("format" = "pointer"))]
+    pub key_pointer: Option<String>,
+    /// The parameter of the query with the key, instead of a header.
+    pub key_query: Option<String>,
+    /// The form that keys must have. Default: depends on the profile.
+    pub key_form: Option<KeyShape>,
+    /// The greatest age of a key. An older key gets 412 `idempotency_key_too_old`; it does not run,
+    /// even if its record is gone. Keys must then be UUIDv7 or ULID, which carry their time, and
+    /// records are kept for at least five minutes longer. Default: none; `retention` with profile
+    /// `repeatable`.
+    pub key_age: Option<Span>,
+    /// Whether to tell clients about keys: `Idempotency-Key-Lifetime` in responses to requests with
+    /// a key, and `Idempotency-Key-Rules` in responses to `OPTIONS`. With profile `iceberg`, the
+    /// response to `GET …/v1/config` gets `idempotency-key-lifetime`. Default: depends on the
+    /// profile.
+    pub announce: Option<bool>,
     /// The scope of the keys. Routes with the same scope share their keys. Default: the path of the
     /// route, or `http` for requests that match no route.
     pub scope: Option<String>,
@@ -120,10 +140,15 @@ impl Default for RouteSettings {
         Self {
             mode: Mode::Enforce,
             profile: Profile::Ietf,
-            methods: vec!["POST".to_owned(), "PATCH".to_owned()],
+            methods: None,
             require_key: None,
             key_header: None,
             key_field: None,
+            key_pointer: None,
+            key_query: None,
+            key_form: None,
+            key_age: None,
+            announce: None,
             scope: None,
             operation: None,
             crash: Crash::Takeover,
@@ -178,6 +203,24 @@ pub enum Profile {
     Intake,
     /// The Agentic Commerce Protocol.
     Acp,
+    /// The REST catalog of Apache Iceberg.
+    Iceberg,
+    /// Repeatable Requests 1.0 (OASIS): `Repeatability-Request-ID` and `Repeatability-First-Sent`.
+    Repeatable,
+}
+
+/// The form that a key must have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum KeyShape {
+    /// Any key.
+    Any,
+    /// A UUID of any version.
+    Uuid,
+    /// A UUID of version 7, which carries its time.
+    UuidV7,
+    /// A ULID, which carries its time.
+    Ulid,
 }
 
 /// What happens to a key if the process that runs its request crashes.

@@ -11,14 +11,25 @@ pub(super) const HELP: &[Help] = &[
         "The route requires a key, and the request has none. Nothing was started.",
         "Send `Idempotency-Key` with a unique value, such as a UUID. Create it once for the \
          operation, before the first attempt, and use it for all retries.",
-        "A route requires keys because of `require_key` or profile `acp`."),
+        "A route requires keys because of `require_key` or profile `acp`. The member `keyRules` of \
+         the problem has where the key belongs, and its rules."),
     help(Code::KeyInvalid,
-        "The key is empty, too long, has invalid characters, or is sent more than once. Nothing \
-         was started.",
+        "The key is empty, too long, has invalid characters or another form than the route takes, \
+         carries no time or one in the future although the route limits the age of keys, or is \
+         sent more than once. With profile `repeatable`, `Repeatability-First-Sent` is missing or \
+         malformed. Nothing was started.",
         "Send exactly one header with 1 to 255 of `A-Z a-z 0-9 _ - . :`, bare or in quotation \
-         marks. The `detail` of the problem names the broken rule.",
-        "`keys` widens the rules for keys. If a client and a gateway both add a key, remove one \
-         of them."),
+         marks. The `detail` of the problem names the broken rule, and its member `keyRules` has \
+         all rules of the route.",
+        "`keys` widens the rules for keys; `key_form` and `key_age` narrow them. If a client and a \
+         gateway both add a key, remove one of them."),
+    help(Code::KeyTooOld,
+        "The route limits the age of keys, and this one was made longer ago: its record may be \
+         gone, so that the operation could run twice. Nothing was started.",
+        "Find out what became of the operation. Only if it did not happen, send it with a new key. \
+         The member `keyRules` of the problem has the limit as `maxAge`.",
+        "The limit is `key_age` of the route, or `retention` with profile `repeatable`. If keys are \
+         refused that were just made, compare the clocks of the clients with this server's."),
     help(Code::PayloadInvalid,
         "The body claims to be JSON, but it cannot be read in exactly one way: it has a \
          duplicate member, a number beyond 2^53−1 or with more digits than a double holds, more \

@@ -26,6 +26,7 @@ use crate::tls::{self, TlsError};
 use crate::trust::TrustPolicy;
 use responses::{is_identity_refusal, no_service_response, unauthenticated_response};
 use routes::build_route;
+pub use routes::key_openapi;
 pub(crate) use routes::{engine_config, key_rules};
 
 /// The settings cannot be put to work.

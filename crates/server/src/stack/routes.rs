@@ -6,7 +6,7 @@ use http::Method;
 use http::header::HeaderName;
 use http::request::Parts;
 use semel::KeyRules;
-use semel::http::{BodyLimits, CredentialRules, KeySource, Payload, Route};
+use semel::http::{BodyLimits, BuildError, CredentialRules, KeySource, Payload, Route};
 use tokio::sync::Semaphore;
 
 use crate::config::{self, Config, Limits as ProcessLimits, LostAnswer, RouteSettings};
@@ -28,6 +28,43 @@ fn credentials(config: &Config) -> CredentialRules {
         .with_cookies(config.credentials.cookies.clone())
 }
 
+/// What the routes say about keys, as an OpenAPI document.
+///
+/// # Errors
+/// [`BuildError`] if a route is invalid.
+pub fn key_openapi(config: &Config) -> Result<serde_json::Value, BuildError> {
+    let entries = config.routes.iter();
+    let routes = entries.map(|entry| (entry.path.clone(), key_route(&entry.settings)));
+    semel::http::key_openapi(&key_rules(config), key_route(&config.defaults), routes)
+}
+
+/// The part of a route that is about keys.
+fn key_route(settings: &RouteSettings) -> Route {
+    let mut route = Route::new()
+        .profile(settings.http_profile())
+        .policy(settings.policy())
+        .key(key_source(settings));
+    if let Some(names) = &settings.methods {
+        route = route.methods(methods(names));
+    }
+    if let Some(required) = settings.require_key {
+        route = route.key_is_required(required);
+    }
+    if let Some(shape) = settings.key_form {
+        route = route.key_form(shape.into());
+    }
+    if let Some(age) = settings.key_age {
+        route = route.key_age(age.0);
+    }
+    if let Some(announces) = settings.announce {
+        route = route.announce(announces);
+    }
+    if let Some(longest) = settings.caller_retention {
+        route = route.caller_ttl(longest.0);
+    }
+    route
+}
+
 /// Builds a route of the idempotency layer.
 pub(super) fn build_route(
     settings: &RouteSettings,
@@ -35,12 +72,8 @@ pub(super) fn build_route(
     client: &UpstreamClient,
     config: &Config,
 ) -> Route {
-    let mut route = Route::new()
+    let mut route = key_route(settings)
         .credentials(credentials(config))
-        .profile(settings.http_profile())
-        .policy(settings.policy())
-        .methods(methods(&settings.methods))
-        .key(key_source(settings))
         .payload(payload(&settings.fingerprint))
         .limits(
             BodyLimits::default()
@@ -59,17 +92,11 @@ pub(super) fn build_route(
     if let Some(guard) = replay_auth::build(url, client) {
         route = route.authorize_replays(guard);
     }
-    if let Some(required) = settings.require_key {
-        route = route.key_is_required(required);
-    }
     if let Some(scope) = &settings.scope {
         route = route.scope(scope);
     }
     if let Some(operation) = &settings.operation {
         route = route.operation(operation);
-    }
-    if let Some(longest) = settings.caller_retention {
-        route = route.caller_ttl(longest.0);
     }
     if settings.streams {
         route = route.streams();
@@ -122,10 +149,14 @@ fn header_name(text: &str) -> Option<HeaderName> {
 
 fn key_source(settings: &RouteSettings) -> KeySource {
     let named = settings.key_header.as_deref().and_then(header_name);
-    match (&settings.key_field, named) {
-        (Some(field), _) => KeySource::field(field.clone()),
-        (None, Some(name)) => KeySource::Named(name),
-        (None, None) => KeySource::Header,
+    if let Some(field) = &settings.key_field {
+        KeySource::field(field.clone())
+    } else if let Some(pointer) = &settings.key_pointer {
+        KeySource::pointer(pointer.clone())
+    } else if let Some(name) = &settings.key_query {
+        KeySource::query(name.clone())
+    } else {
+        named.map_or(KeySource::Header, KeySource::Named)
     }
 }
 

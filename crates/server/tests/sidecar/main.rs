@@ -2,11 +2,14 @@
 
 mod answer_retention;
 mod api_limits;
+mod azure;
 mod callers;
 mod erasure;
 mod floods;
 mod forward;
 mod frames;
+mod iceberg;
+mod key_rules;
 mod lifecycle;
 mod limits;
 mod lost;

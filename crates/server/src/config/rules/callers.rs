@@ -1,10 +1,16 @@
 //! Rules of tenants, principals, tokens and routes.
 
+use std::time::Duration;
+
 use super::Rules;
 use crate::config::identity::{Algorithm, IdentitySettings, IdentitySource, Jwt, Verify};
-use crate::config::route::{Compare, RouteSettings};
+use crate::config::route::{Compare, KeyShape, Profile, RouteSettings};
 use crate::config::tree::Config;
+use crate::config::units::Span;
 use crate::config::{is_at_loopback, is_loopback};
+
+/// The least of the greatest ages of keys.
+const MIN_KEY_AGE: Duration = Duration::from_secs(60);
 
 impl Rules<'_> {
     pub(super) fn check_identity(
@@ -130,16 +136,48 @@ impl Rules<'_> {
         }
     }
 
-    pub(super) fn check_route(&mut self, path: &str, route: &RouteSettings) {
-        let member = |name: &str| format!("{path}.{name}");
-        if route.key_header.is_some() && route.key_field.is_some() {
-            let message = "the key can't be both in a header and in the body";
+    fn check_keys(&mut self, route: &RouteSettings, member: &impl Fn(&str) -> String) {
+        let places = [
+            ("key_header", &route.key_header),
+            ("key_field", &route.key_field),
+            ("key_pointer", &route.key_pointer),
+            ("key_query", &route.key_query),
+        ];
+        let set = places.iter().filter(|(_, place)| place.is_some());
+        let set: Vec<&str> = set.map(|(name, _)| *name).collect();
+        if let [first, .., last] = &set[..] {
             self.report(
-                &member("key_field"),
-                message,
-                "keep one of key_header and key_field",
+                &member(last),
+                "the key can't be in several places",
+                &format!("keep one of {first} and {last}"),
             );
         }
+        let Some(Span(age)) = route.key_age else {
+            return;
+        };
+        let has_time = matches!(
+            route.key_form,
+            None | Some(KeyShape::UuidV7 | KeyShape::Ulid)
+        );
+        if route.profile != Profile::Repeatable && !has_time {
+            self.report(
+                &member("key_form"),
+                "keys of this form may carry no time, so their age can't be checked",
+                "write key_form = \"uuidv7\" or \"ulid\", or leave key_age out",
+            );
+        }
+        if age < MIN_KEY_AGE {
+            self.report(
+                &member("key_age"),
+                "clocks differ, and clients retry for longer than that",
+                "write at least \"1m\"",
+            );
+        }
+    }
+
+    pub(super) fn check_route(&mut self, path: &str, route: &RouteSettings) {
+        let member = |name: &str| format!("{path}.{name}");
+        self.check_keys(route, &member);
         let print = &route.fingerprint;
         if !print.include.is_empty() && !print.exclude.is_empty() {
             let message = "a body can't be compared by both include and exclude";
@@ -180,7 +218,7 @@ impl Rules<'_> {
                 "write a span of at most `retention`, or leave it out",
             );
         }
-        if route.methods.is_empty() {
+        if route.methods.as_ref().is_some_and(Vec::is_empty) {
             let message = "the list of methods is empty";
             self.report(
                 &member("methods"),
