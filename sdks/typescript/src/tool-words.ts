@@ -1,5 +1,5 @@
 /** What a model reads where a tool's call did nothing, and why. The Python package says the same. */
-import { AnswerNotKept, Conflict, GaveUp, InDoubt, ProblemError } from "./errors.js";
+import { Conflict, GaveUp, InDoubt, answerIsGone } from "./errors.js";
 
 /** Why a call did nothing. */
 export type Reason = "reworded" | "in_doubt" | "running" | "not_kept";
@@ -18,7 +18,6 @@ export const NEW_CALL =
   "Leave this out. Only to make a call again on purpose, although an earlier call with the same meaning was made: " +
   "a short text of your choice that you have not used before. Repeat the text when you repeat that call.";
 
-const LOST = ["idempotency_answer_erased", "idempotency_answer_expired"];
 const RUNNING = "idempotency_in_flight";
 
 /** The words for a model. `known` says whether exactly these fields differ, or at least one of them. */
@@ -53,6 +52,6 @@ function wordsOf(reason: Reason, tool: string, which: string, fields: string[], 
 export function reasonOf(error: unknown): Reason | undefined {
   if (error instanceof Conflict) return "reworded";
   if (error instanceof InDoubt) return "in_doubt";
-  if (error instanceof AnswerNotKept || (error instanceof ProblemError && LOST.includes(error.code))) return "not_kept";
+  if (answerIsGone(error)) return "not_kept";
   return error instanceof GaveUp && error.problem?.code === RUNNING ? "running" : undefined;
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from .errors import AnswerNotKept, Conflict, GaveUp, InDoubt, ProblemError, SemelError
+from .errors import Conflict, GaveUp, InDoubt, SemelError, answer_is_gone
 from .retry import problem_of
 
 Reason = Literal["reworded", "in_doubt", "running", "not_kept"]
@@ -36,7 +36,6 @@ _WORDS: dict[Reason, str] = {
         "again."
     ),
 }
-_LOST = frozenset({"idempotency_answer_erased", "idempotency_answer_expired"})
 _RUNNING = "idempotency_in_flight"
 
 
@@ -64,7 +63,7 @@ def reason_of(error: SemelError) -> Reason | None:
         return "reworded"
     if isinstance(error, InDoubt):
         return "in_doubt"
-    if isinstance(error, AnswerNotKept) or (isinstance(error, ProblemError) and error.code in _LOST):
+    if answer_is_gone(error):
         return "not_kept"
     if isinstance(error, GaveUp) and error.response is not None:
         return "running" if problem_of(error.response).get("code") == _RUNNING else None

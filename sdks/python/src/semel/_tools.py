@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 from ._claims import Terms, plain_value
+from ._effect import Effect
 from ._lease import merged
 from ._tool_words import NEW_CALL, Refusal, reason_of, refusal
 from ._values import Codec, codec_for
@@ -162,33 +163,6 @@ class Tool:
         return str(words) if self.options.tell is None else self.options.tell(words)
 
 
-class _Effect:
-    """A function with its arguments. What it raised is nobody else's error."""
-
-    def __init__(self, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
-        self._run = functools.partial(function, *args, **kwargs)
-        self._raised: BaseException | None = None
-
-    def __call__(self, _: object) -> Any:
-        try:
-            return self._run()
-        except BaseException as error:
-            self._raised = error
-            raise
-
-    async def arun(self, _: object) -> Any:
-        """The same for a coroutine function."""
-        try:
-            return await self._run()
-        except BaseException as error:
-            self._raised = error
-            raise
-
-    def caused(self, error: SemelError) -> bool:
-        """Whether this is the function's own error, or what became of it."""
-        return self._raised is not None and self._raised in (error, error.__cause__)
-
-
 def decorator(kind: Kind, once: Semel | AsyncSemel, scope: str | None, options: Options) -> ToolDecorator:
     """Makes a tool's function run once for each call of one meaning."""
 
@@ -222,7 +196,7 @@ def _synchronous(tool: Tool, once: Semel, function: Callable[..., Any], taken: T
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         own, named, call = taken(args, kwargs)
-        effect = _Effect(function, own, named)
+        effect = Effect(lambda _: function(*own, **named))
         try:
             return once._run(tool.name, call.key, effect, tool.codec(call), payload=call.rest, terms=terms).value
         except SemelError as error:
@@ -247,7 +221,7 @@ def _asynchronous(tool: Tool, once: AsyncSemel, function: Callable[..., Any], ta
     @functools.wraps(function)
     async def wrapped(*args: Any, **kwargs: Any) -> Any:
         own, named, call = taken(args, kwargs)
-        effect = _Effect(function, own, named)
+        effect = Effect(lambda _: function(*own, **named))
         try:
             codec = tool.codec(call)
             return (await once._run(tool.name, call.key, effect.arun, codec, payload=call.rest, terms=terms)).value
