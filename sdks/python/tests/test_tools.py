@@ -109,13 +109,27 @@ async def test_a_reworded_call_is_refused_in_words(framework: Framework, fake: F
         assert await framework.call(send, "t-1", **ADA, note="b", new_call=words) == result
 
 
-# A run of Pydantic AI always has one.
-@pytest.mark.parametrize("framework", [f for f in agents_of.ALL if f.name != "pydantic_ai"], ids=lambda f: f.name)
+@each
 async def test_without_a_conversation_nothing_is_done(framework: Framework, fake: FakeSemel, mails: Mails) -> None:
     send = framework.idempotent(fake.semel())(mails.tool())
     with pytest.raises(SemelError, match="no conversation"):
         await framework.call(send, "", **ADA)
     assert (mails.sent, fake.calls) == ([], [])
+
+
+async def test_the_id_that_pydantic_ai_makes_for_a_run_is_no_conversation(fake: FakeSemel) -> None:
+    with pytest.raises(TypeError, match="conversation"):
+        semel.pydantic_ai.idempotent(fake.semel())  # type: ignore[call-arg]
+    made: list[str | None] = []
+
+    def look(context: RunContext[str]) -> str:
+        """Looks."""
+        made.append(context.conversation_id)
+        return ""
+
+    for _ in range(2):
+        await agents_of.PydanticAi().call(look, "t-1")
+    assert made[0] != made[1], "a run that is started again has another one"
 
 
 @each
@@ -234,10 +248,10 @@ async def test_what_the_framework_gives_is_no_argument(fake: FakeSemel) -> None:
         """Writes."""
         return to
 
-    @semel.pydantic_ai.idempotent(fake.semel())
-    def call_up(context: RunContext[None], to: str) -> str:
+    @semel.pydantic_ai.idempotent(fake.semel(), conversation=lambda context: context.deps)
+    def call_up(context: RunContext[str], to: str) -> str:
         """Calls."""
-        seen.append(context.conversation_id)
+        seen.append(context.deps)
         return to
 
     for _ in range(2):
