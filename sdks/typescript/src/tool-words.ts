@@ -2,7 +2,7 @@
 import { Conflict, GaveUp, InDoubt, answerIsGone } from "./errors.js";
 
 /** Why a call did nothing. */
-export type Reason = "reworded" | "in_doubt" | "running" | "not_kept";
+export type Reason = "reworded" | "in_doubt" | "running" | "not_kept" | "malformed";
 
 /** A call that did nothing. */
 export interface Refusal {
@@ -19,6 +19,16 @@ export const NEW_CALL =
   "a short text of your choice that you have not used before. Repeat the text when you repeat that call.";
 
 const RUNNING = "idempotency_in_flight";
+
+/** In place of a text, as models say it to the gateway: a new call with exactly these arguments. */
+export const EXACTLY = "true";
+
+/** What the argument for a new call says: an empty text where it says nothing, `undefined` where it can't be read. */
+export function newCallText(given: unknown): string | undefined {
+  if (given === undefined || given === null || given === false || given === "false") return "";
+  if (given === true) return EXACTLY;
+  return typeof given === "string" ? given : undefined;
+}
 
 /** The words for a model. `known` says whether exactly these fields differ, or at least one of them. */
 export function refusal(reason: Reason, tool: string, fields: string[], known: boolean, newCall: string): Refusal {
@@ -45,6 +55,11 @@ function wordsOf(reason: Reason, tool: string, which: string, fields: string[], 
       );
     case "not_kept":
       return `This call of ${tool} was made before, and its result is not available. Nothing was done now. Do not call it again.`;
+    case "malformed":
+      return (
+        `Nothing was done: for a call of ${tool}, ${newCall} is a short text that you have not used before, or true. ` +
+        "Leave it out unless you mean to make a call again on purpose."
+      );
   }
 }
 
