@@ -5,10 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
+	"reflect"
+	"strings"
 	"time"
 
 	semel "github.com/semel-rs/semel/sdks/go"
+	"github.com/semel-rs/semel/sdks/go/api"
 )
 
 // retention: providers deliver again for days.
@@ -45,7 +49,8 @@ func (h Handler) Run(ctx context.Context, header http.Header, body []byte) (seme
 	})
 }
 
-// ServeHTTP answers one delivery. What isn't 2xx is delivered again.
+// ServeHTTP answers one delivery. What isn't 2xx is delivered again. Errors of Handle, and those by which no event can be
+// handled, are logged by package slog.
 func (h Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
@@ -57,16 +62,39 @@ func (h Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = refused(TooLarge)
 	}
 	if err != nil {
-		answerError(w, err)
+		h.answerError(w, r, err)
 		return
+	}
+	var returned error
+	watched := h
+	watched.Handle = func(ctx context.Context, event *Event) (any, error) {
+		value, err := h.Handle(ctx, event)
+		returned = err
+		return value, err
 	}
 	// What a provider began is finished when it has stopped waiting.
-	result, err := h.Run(context.WithoutCancel(r.Context()), r.Header, body)
-	if err != nil {
-		answerError(w, err)
-		return
+	result, err := watched.Run(context.WithoutCancel(r.Context()), r.Header, body)
+	switch {
+	case err == nil:
+		answer(w, result.Value)
+	case returned != nil && isSame(err, returned):
+		// It may be an error of this module's, of a call inside the handler. That says nothing of the event.
+		h.log(r, err)
+		http.Error(w, "not handled", http.StatusInternalServerError)
+	default:
+		h.answerError(w, r, err)
 	}
-	answer(w, result.Value)
+}
+
+// isSame reports whether Run passed on what the handler returned. Run's own errors are pointers: what can't be compared is
+// the handler's.
+func isSame(err, returned error) bool {
+	return !reflect.ValueOf(err).Comparable() || err == returned
+}
+
+// log tells the operator of an event that isn't handled. The body and the event's id stay out of it.
+func (h Handler) log(r *http.Request, err error) {
+	slog.ErrorContext(r.Context(), "semel: a webhook was not handled", "provider", h.Verifier.preset.name, "error", err)
 }
 
 func answer(w http.ResponseWriter, value any) {
@@ -82,26 +110,36 @@ func answer(w http.ResponseWriter, value any) {
 	}
 }
 
-func answerError(w http.ResponseWriter, err error) {
+func (h Handler) answerError(w http.ResponseWriter, r *http.Request, err error) {
 	if refusal, ok := errors.AsType[*RefusedError](err); ok {
 		http.Error(w, refusal.Error(), refusal.Status())
 		return
 	}
-	_, failed := errors.AsType[*semel.EffectFailedError](err)
-	_, notKept := errors.AsType[*semel.AnswerNotKeptError](err)
-	_, unrecorded := errors.AsType[*semel.UnrecordedError](err)
-	if failed || notKept || unrecorded {
-		// It was handled, or no further delivery would change that it can't be.
+	if isSettled(err) {
 		answer(w, nil)
 		return
 	}
 	if problem, ok := errors.AsType[*semel.ProblemError](err); ok && problem.Status >= 400 {
+		if problem.Status >= 500 || !strings.HasPrefix(problem.Code, "idempotency_") {
+			h.log(r, err)
+		}
 		http.Error(w, "not handled: "+problem.Code, problem.Status)
 		return
 	}
+	h.log(r, err)
 	if _, ok := errors.AsType[*semel.GaveUpError](err); ok {
 		http.Error(w, "not handled: try again later", http.StatusServiceUnavailable)
 		return
 	}
 	http.Error(w, "not handled", http.StatusInternalServerError)
+}
+
+// isSettled reports whether the event was handled, or no further delivery would change that it can't be.
+func isSettled(err error) bool {
+	_, failed := errors.AsType[*semel.EffectFailedError](err)
+	_, notKept := errors.AsType[*semel.AnswerNotKeptError](err)
+	_, unrecorded := errors.AsType[*semel.UnrecordedError](err)
+	problem, _ := errors.AsType[*semel.ProblemError](err)
+	isGone := problem != nil && (problem.Code == api.CodeAnswerErased || problem.Code == api.CodeAnswerExpired)
+	return failed || notKept || unrecorded || isGone
 }

@@ -1,12 +1,14 @@
 package webhooks_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,6 +16,7 @@ import (
 	"time"
 
 	semel "github.com/semel-rs/semel/sdks/go"
+	"github.com/semel-rs/semel/sdks/go/api"
 	"github.com/semel-rs/semel/sdks/go/internal/vectors"
 	"github.com/semel-rs/semel/sdks/go/semeltest"
 	"github.com/semel-rs/semel/sdks/go/webhooks"
@@ -214,6 +217,103 @@ func TestAHandlerThatFailsLeavesTheEventToTheNextDelivery(t *testing.T) {
 	}
 	if e.seen != 3 {
 		t.Error(e.seen)
+	}
+}
+
+// An error that can't be compared with another.
+type listError []string
+
+func (e listError) Error() string { return strings.Join(e, ", ") }
+
+func TestAnErrorOfACallInsideTheHandlerLeavesTheEventToTheNextDelivery(t *testing.T) {
+	unrecorded := &semel.UnrecordedError{Value: "charged"}
+	for _, err := range []error{
+		unrecorded,
+		fmt.Errorf("charge: %w", unrecorded),
+		&semel.AnswerNotKeptError{Size: 7},
+		&semel.EffectFailedError{Replayed: true},
+		&semel.ProblemError{Status: http.StatusGone, Code: api.CodeAnswerExpired},
+		&semel.ProblemError{Status: http.StatusConflict, Code: api.CodeInDoubt},
+		&webhooks.RefusedError{Reason: webhooks.Signature},
+		listError{"no database", "no queue"},
+	} {
+		e := newEndpoint(t)
+		for _, c := range []struct {
+			err  error
+			want int
+		}{{err, 500}, {err, 500}, {nil, 200}} {
+			e.err = c.err
+			if found := e.send("POST", event, signatureOf(event, secret)); found.Code != c.want {
+				t.Errorf("%v: %d, not %d", err, found.Code, c.want)
+			}
+		}
+		if e.seen != 3 {
+			t.Error(err, e.seen)
+		}
+	}
+}
+
+func TestAnEventWhoseAnswerIsGoneWasHandled(t *testing.T) {
+	for _, code := range []string{api.CodeAnswerErased, api.CodeAnswerExpired} {
+		e := newEndpoint(t)
+		e.handler.Sidecar = sidecarThatAnswers(t, http.StatusGone, code)
+		if found := e.send("POST", event, signatureOf(event, secret)); found.Code != 200 || found.Body.Len() != 0 || e.seen != 0 {
+			t.Error(found.Code, found.Body, e.seen)
+		}
+	}
+}
+
+// sidecarThatAnswers gives every call the same problem.
+func sidecarThatAnswers(t *testing.T, status int, code string) *semel.Sidecar {
+	t.Helper()
+	answer := func(r *http.Request) (*http.Response, error) {
+		recorder := httptest.NewRecorder()
+		recorder.Header().Set("Content-Type", "application/problem+json")
+		recorder.WriteHeader(status)
+		_, _ = fmt.Fprintf(recorder, `{"code":%q,"status":%d}`, code, status)
+		return recorder.Result(), nil
+	}
+	out, err := semel.NewSidecar("http://semel.test", semel.Options{Transport: roundTrip(answer)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func TestAnErrorIsLoggedWithoutThePayload(t *testing.T) {
+	before := slog.Default()
+	defer slog.SetDefault(before)
+	logged := func(e *endpoint) string {
+		var out bytes.Buffer
+		slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil)))
+		e.send("POST", event, signatureOf(event, secret))
+		return out.String()
+	}
+	own, refused := newEndpoint(t), newEndpoint(t)
+	own.err = fmt.Errorf("charge: %w", &semel.UnrecordedError{Value: "4242"})
+	refused.handler.Sidecar = sidecarThatAnswers(t, http.StatusForbidden, api.CodeForbidden)
+	for _, c := range []struct {
+		endpoint *endpoint
+		want     string
+	}{{own, "error=\"charge: semel: the effect ran"}, {refused, api.CodeForbidden}} {
+		line := logged(c.endpoint)
+		if !strings.Contains(line, "level=ERROR") || !strings.Contains(line, "provider=stripe") || !strings.Contains(line, c.want) {
+			t.Errorf("%q", line)
+		}
+		if strings.Contains(line, "evt_1") || strings.Contains(line, "4242") {
+			t.Errorf("%q", line)
+		}
+	}
+	fine, final := newEndpoint(t), newEndpoint(t)
+	final.err = semel.Final("unknown customer")
+	for _, e := range []*endpoint{fine, final} {
+		if line := logged(e); line != "" {
+			t.Errorf("%q", line)
+		}
 	}
 }
 

@@ -30,8 +30,8 @@ def send_email(to: str, subject: str, note: str = "") -> str:
 
 
 def conversation(send: Callable[..., Any]) -> list[str]:
-    agent = Agent(FunctionModel(script), tools=[send])
-    ended = agent.run_sync("Send Ada her invoice.", conversation_id="ticket-12")
+    agent = Agent(FunctionModel(script), deps_type=str, tools=[send])
+    ended = agent.run_sync("Send Ada her invoice.", deps="ticket-12")
     parts = [part for message in ended.all_messages() for part in message.parts]
     return [str(part.content) for part in parts if isinstance(part, ToolReturnPart)]
 
@@ -43,6 +43,6 @@ def mails(send: Callable[..., Any]) -> int:
 
 
 if __name__ == "__main__":
-    safe = idempotent(once, identity=("to", "subject"))(send_email)  # below @agent.tool, where it is a decorator
+    safe = idempotent(once, identity=("to", "subject"), conversation=lambda context: context.deps)(send_email)
     print(f"without: {mails(send_email)} emails, with: {mails(safe)}")
     print(conversation(safe)[-1])

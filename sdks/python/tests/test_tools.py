@@ -109,13 +109,56 @@ async def test_a_reworded_call_is_refused_in_words(framework: Framework, fake: F
         assert await framework.call(send, "t-1", **ADA, note="b", new_call=words) == result
 
 
-# A run of Pydantic AI always has one.
-@pytest.mark.parametrize("framework", [f for f in agents_of.ALL if f.name != "pydantic_ai"], ids=lambda f: f.name)
+@each
+async def test_true_says_a_new_call_as_it_does_to_the_gateway(
+    framework: Framework, fake: FakeSemel, mails: Mails
+) -> None:
+    send = framework.idempotent(fake.semel(), identity=IDENTITY)(mails.tool())
+    for note, new_call, result in (
+        ("a", None, "mail 1 to ada"),
+        ("b", True, "mail 2 to ada"),
+        ("b", "true", "mail 2 to ada"),
+        ("a", True, "mail 3 to ada"),
+        ("a", False, "mail 1 to ada"),
+        ("a", "false", "mail 1 to ada"),
+    ):
+        assert await framework.call(send, "t-1", **ADA, note=note, new_call=new_call) == result
+    arguments = {**ADA, "note": "b", "cc": ""}
+    assert fake.state("send_email", call_key("send_email", "t-1", arguments, "true")) == "completed"
+
+
+@each
+async def test_another_kind_of_new_call_is_refused_in_words(
+    framework: Framework, fake: FakeSemel, mails: Mails
+) -> None:
+    send = framework.idempotent(fake.semel(), identity=IDENTITY)(mails.tool())
+    for given in (7, ["x"], {"text": "x"}):
+        told = await framework.call(send, "t-1", **ADA, new_call=given)
+        assert told == refusal("malformed", "send_email", new_call="new_call")
+    assert (mails.sent, fake.calls) == ([], [])
+
+
+@each
 async def test_without_a_conversation_nothing_is_done(framework: Framework, fake: FakeSemel, mails: Mails) -> None:
     send = framework.idempotent(fake.semel())(mails.tool())
     with pytest.raises(SemelError, match="no conversation"):
         await framework.call(send, "", **ADA)
     assert (mails.sent, fake.calls) == ([], [])
+
+
+async def test_the_id_that_pydantic_ai_makes_for_a_run_is_no_conversation(fake: FakeSemel) -> None:
+    with pytest.raises(TypeError, match="conversation"):
+        semel.pydantic_ai.idempotent(fake.semel())  # type: ignore[call-arg]
+    made: list[str | None] = []
+
+    def look(context: RunContext[str]) -> str:
+        """Looks."""
+        made.append(context.conversation_id)
+        return ""
+
+    for _ in range(2):
+        await agents_of.PydanticAi().call(look, "t-1")
+    assert made[0] != made[1], "a run that is started again has another one"
 
 
 @each
@@ -234,10 +277,10 @@ async def test_what_the_framework_gives_is_no_argument(fake: FakeSemel) -> None:
         """Writes."""
         return to
 
-    @semel.pydantic_ai.idempotent(fake.semel())
-    def call_up(context: RunContext[None], to: str) -> str:
+    @semel.pydantic_ai.idempotent(fake.semel(), conversation=lambda context: context.deps)
+    def call_up(context: RunContext[str], to: str) -> str:
         """Calls."""
-        seen.append(context.conversation_id)
+        seen.append(context.deps)
         return to
 
     for _ in range(2):
@@ -258,6 +301,16 @@ def test_an_argument_of_the_tools_own_by_that_name_is_passed_on(fake: FakeSemel)
     for words in (None, None, "again"):
         note("x", new_call=words, color="red")
     assert seen == [None, "again"]
+
+
+def test_a_call_by_the_program_itself_is_checked_too(fake: FakeSemel, mails: Mails) -> None:
+    send = crew_tool(fake.semel(), mails)
+    assert [send(**ADA), send(**ADA, new_call=True), send(**ADA, new_call=True)] == [
+        "mail 1 to ada",
+        "mail 2 to ada",
+        "mail 2 to ada",
+    ]
+    assert send(**ADA, new_call=7) == refusal("malformed", "send_email", new_call="new_call")
 
 
 def test_a_method_is_a_tool_as_well(fake: FakeSemel) -> None:

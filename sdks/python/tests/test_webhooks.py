@@ -15,7 +15,8 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from semel import EffectFailed, Final, NoEffect, RetryPolicy, Terms, webhooks
+from semel import AnswerNotKept, EffectFailed, Final, NoEffect, RetryPolicy, SemelError, Terms, Unrecorded, webhooks
+from semel.errors import ProblemError
 from semel.testing import FakeSemel
 from semel.webhooks import Event, Verifier, WebhookRefused
 
@@ -234,6 +235,45 @@ async def test_a_handler_that_fails_for_good_ends_the_deliveries(endpoint: Endpo
     endpoint.error = Final("unknown customer")
     assert [(await endpoint.send()).status_code for _ in range(2)] == [200, 200]
     assert endpoint.seen == ["evt_1"]
+
+
+GONE = {code: {"code": code, "status": 410} for code in ("idempotency_answer_erased", "idempotency_answer_expired")}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Unrecorded("charged"),
+        AnswerNotKept(7),
+        EffectFailed("declined", replayed=True),
+        *(ProblemError(410, GONE[code]) for code in GONE),
+    ],
+    ids=lambda error: getattr(error, "code", type(error).__name__),
+)
+async def test_an_error_of_a_call_inside_the_handler_leaves_the_event_to_the_next_delivery(
+    endpoint: Endpoint, fake: FakeSemel, error: SemelError
+) -> None:
+    endpoint.error = error
+    with pytest.raises(type(error)) as raised:
+        await endpoint.send()
+    assert raised.value is error
+    assert fake.state("webhook-stripe", "evt_1") == "released"
+    endpoint.error = None
+    assert (await endpoint.send()).status_code == 200
+    assert endpoint.seen == ["evt_1"] * 2
+
+
+@pytest.mark.parametrize("kind", ["asgi", "wsgi"])
+@pytest.mark.parametrize("document", GONE.values(), ids=GONE)
+async def test_an_event_whose_answer_is_gone_was_handled(kind: str, document: Any) -> None:
+    class Forgetful(FakeSemel):
+        def __init__(self) -> None:
+            super().__init__()
+            self.transport = httpx.MockTransport(lambda _: httpx.Response(410, json=document))
+
+    endpoint = Endpoint(kind, Forgetful())
+    answer = await endpoint.send()
+    assert (answer.status_code, answer.content, endpoint.seen) == (200, b"", [])
 
 
 async def test_a_delivery_while_the_first_is_handled_is_asked_to_come_again(

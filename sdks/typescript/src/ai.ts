@@ -49,7 +49,7 @@ export function idempotentTool<INPUT, OUTPUT>(name: string, tool: Tool<INPUT, OU
     const call: ToolCall = {
       conversation: typeof conversation === "string" ? conversation : conversation(called),
       input: rest,
-      newCall: typeof newCall === "string" ? newCall : "",
+      newCall,
       signal: called.abortSignal,
     };
     const counted = identityOf(name, names.filter((each) => each !== NEW), Object.keys(rest), identity, ignore);
@@ -62,7 +62,8 @@ export function idempotentTool<INPUT, OUTPUT>(name: string, tool: Tool<INPUT, OU
       if (propertiesOf(await described).includes(NEW) || typeof value !== "object" || value === null) return checked(value);
       const { [NEW]: newCall, ...rest } = value as Members;
       const found = await checked(rest);
-      return found.success && typeof newCall === "string" ? { ...found, value: { ...found.value, [NEW]: newCall } } : found;
+      // Of another kind, too: what it should be is told by the call.
+      return found.success && newCall !== undefined ? { ...found, value: { ...found.value, [NEW]: newCall } } : found;
     },
   });
   return { ...tool, inputSchema, execute } as Tool<INPUT, OUTPUT>;

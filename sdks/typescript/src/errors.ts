@@ -121,6 +121,13 @@ export class AnswerNotKept extends SemelError {
   }
 }
 
+const GONE = ["idempotency_answer_erased", "idempotency_answer_expired"];
+
+/** Whether it was done, and its answer was not kept, or no longer. */
+export function answerIsGone(error: unknown): boolean {
+  return error instanceof AnswerNotKept || (error instanceof ProblemError && GONE.includes(error.code));
+}
+
 /** The effect happened, and that could not be recorded. `value` is what it returned. */
 export class Unrecorded extends SemelError {
   constructor(

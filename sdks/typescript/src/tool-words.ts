@@ -1,8 +1,8 @@
 /** What a model reads where a tool's call did nothing, and why. The Python package says the same. */
-import { AnswerNotKept, Conflict, GaveUp, InDoubt, ProblemError } from "./errors.js";
+import { Conflict, GaveUp, InDoubt, answerIsGone } from "./errors.js";
 
 /** Why a call did nothing. */
-export type Reason = "reworded" | "in_doubt" | "running" | "not_kept";
+export type Reason = "reworded" | "in_doubt" | "running" | "not_kept" | "malformed";
 
 /** A call that did nothing. */
 export interface Refusal {
@@ -18,8 +18,17 @@ export const NEW_CALL =
   "Leave this out. Only to make a call again on purpose, although an earlier call with the same meaning was made: " +
   "a short text of your choice that you have not used before. Repeat the text when you repeat that call.";
 
-const LOST = ["idempotency_answer_erased", "idempotency_answer_expired"];
 const RUNNING = "idempotency_in_flight";
+
+/** In place of a text, as models say it to the gateway: a new call with exactly these arguments. */
+export const EXACTLY = "true";
+
+/** What the argument for a new call says: an empty text where it says nothing, `undefined` where it can't be read. */
+export function newCallText(given: unknown): string | undefined {
+  if (given === undefined || given === null || given === false || given === "false") return "";
+  if (given === true) return EXACTLY;
+  return typeof given === "string" ? given : undefined;
+}
 
 /** The words for a model. `known` says whether exactly these fields differ, or at least one of them. */
 export function refusal(reason: Reason, tool: string, fields: string[], known: boolean, newCall: string): Refusal {
@@ -46,6 +55,11 @@ function wordsOf(reason: Reason, tool: string, which: string, fields: string[], 
       );
     case "not_kept":
       return `This call of ${tool} was made before, and its result is not available. Nothing was done now. Do not call it again.`;
+    case "malformed":
+      return (
+        `Nothing was done: for a call of ${tool}, ${newCall} is a short text that you have not used before, or true. ` +
+        "Leave it out unless you mean to make a call again on purpose."
+      );
   }
 }
 
@@ -53,6 +67,6 @@ function wordsOf(reason: Reason, tool: string, which: string, fields: string[], 
 export function reasonOf(error: unknown): Reason | undefined {
   if (error instanceof Conflict) return "reworded";
   if (error instanceof InDoubt) return "in_doubt";
-  if (error instanceof AnswerNotKept || (error instanceof ProblemError && LOST.includes(error.code))) return "not_kept";
+  if (answerIsGone(error)) return "not_kept";
   return error instanceof GaveUp && error.problem?.code === RUNNING ? "running" : undefined;
 }

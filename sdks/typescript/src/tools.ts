@@ -7,7 +7,7 @@ import { canonicalOf } from "./canonical.js";
 import { fingerprintOf, hexOf } from "./digest.js";
 import { AnswerNotKept, Conflict, SemelError, Unrecorded } from "./errors.js";
 import { merged } from "./merge.js";
-import { type Refusal, reasonOf, refusal } from "./tool-words.js";
+import { EXACTLY, type Reason, type Refusal, newCallText, reasonOf, refusal } from "./tool-words.js";
 import type { Semel, Terms } from "./worker.js";
 
 const DIGEST = 16;
@@ -29,7 +29,8 @@ export interface ToolCall {
   conversation: string | undefined;
   /** All arguments, without the one that makes it a new call. */
   input: Members;
-  newCall: string;
+  /** That argument, as the model gave it. */
+  newCall: unknown;
   signal: AbortSignal | undefined;
 }
 
@@ -50,9 +51,11 @@ export async function runTool(kind: ToolKind, call: ToolCall, effect: () => unkn
     // Two conversations would share their calls.
     throw new SemelError("the call has no conversation: `conversation` gave none");
   }
+  const newCall = newCallText(call.newCall);
+  if (newCall === undefined) return told(kind, "malformed");
   const input = JSON.parse(JSON.stringify(call.input)) as Members;
   const [identity, rest] = split(input, kind.identity);
-  const key = await callKey(kind.name, call.conversation, identity, call.newCall);
+  const key = await callKey(kind.name, call.conversation, newCall === EXACTLY ? input : identity, newCall);
   const fields: Record<string, string> = {};
   for (const [name, value] of Object.entries(rest)) fields[name] = await fieldDigest(key, value);
   const terms = merged<Terms>({ crash: "hold" }, kind.semel.terms, kind.terms);
@@ -80,9 +83,14 @@ export async function runTool(kind: ToolKind, call: ToolCall, effect: () => unkn
     const reason = reasonOf(error);
     if (!reason) throw error;
     const [names, known] = error instanceof Conflict ? differing(fields, await lookedUp(kind, key)) : [[], true];
-    const refused = refusal(reason, kind.name, names, known, "newCall");
-    return kind.tell ? kind.tell(refused) : refused.words;
+    return told(kind, reason, names, known);
   }
+}
+
+/** What the model reads in place of a result. */
+function told(kind: ToolKind, reason: Reason, fields: string[] = [], known = true): unknown {
+  const refused = refusal(reason, kind.name, fields, known, "newCall");
+  return kind.tell ? kind.tell(refused) : refused.words;
 }
 
 function isJson(value: unknown): boolean {

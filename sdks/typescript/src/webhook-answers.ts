@@ -1,5 +1,5 @@
 /** What is answered to a webhook. */
-import { AnswerNotKept, EffectFailed, GaveUp, ProblemError, SemelError, Unrecorded } from "./errors.js";
+import { EffectFailed, GaveUp, ProblemError, SemelError, Unrecorded, answerIsGone } from "./errors.js";
 
 /** Why a webhook isn't believed. */
 export type RefusedReason = "missing" | "malformed" | "signature" | "expired" | "too_large" | "no_id";
@@ -18,17 +18,42 @@ export class WebhookRefused extends SemelError {
   }
 }
 
+/**
+ * The answer to a delivery. `run` handles the event by the function that it gets in place of `handle`. Throws what the handler
+ * threw, although it may be an error of this package's, of a call inside it: that says nothing of the event.
+ */
+export async function answered<E>(
+  handle: (event: E) => unknown,
+  run: (handle: (event: E) => Promise<unknown>) => Promise<{ value: unknown }>,
+): Promise<Response> {
+  const own: { error?: unknown } = {};
+  const watched = async (event: E) => {
+    try {
+      return await handle(event);
+    } catch (error) {
+      own.error = error;
+      throw error;
+    }
+  };
+  try {
+    return responseOf((await run(watched)).value);
+  } catch (error) {
+    if ("error" in own && own.error === error) throw error;
+    return responseOfError(error);
+  }
+}
+
 /** What a handler's result is as an answer. */
-export function responseOf(value: unknown): Response {
+function responseOf(value: unknown): Response {
   if (value === undefined || value === null) return new Response(null, { status: 200 });
   return typeof value === "string" ? new Response(value) : Response.json(value);
 }
 
-/** What is answered where there is no result: what isn't 2xx is delivered again. Throws what is the handler's own. */
-export function responseOfError(error: unknown): Response {
+/** What is answered where there is no result: what isn't 2xx is delivered again. Throws what is the program's to mend. */
+function responseOfError(error: unknown): Response {
   if (error instanceof WebhookRefused) return new Response(error.message, { status: error.status });
   // It was handled, or no further delivery would change that it can't be.
-  if (error instanceof EffectFailed || error instanceof AnswerNotKept || error instanceof Unrecorded) return responseOf(undefined);
+  if (error instanceof EffectFailed || error instanceof Unrecorded || answerIsGone(error)) return responseOf(undefined);
   const problem = error instanceof ProblemError || error instanceof GaveUp ? error.problem : undefined;
   if (problem?.code?.startsWith("idempotency_") && problem.status !== undefined) {
     return Response.json(problem, { status: problem.status, headers: { "content-type": "application/problem+json" } });

@@ -1,23 +1,36 @@
 /** Webhooks in Express, Fastify and Node's own server. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { FastifyPluginAsync } from "fastify";
-import { WebhookRefused, responseOf, responseOfError } from "./webhook-answers.js";
+import { SemelError } from "./errors.js";
+import { WebhookRefused, answered } from "./webhook-answers.js";
 import type { Handle, HandleOptions, Verifier } from "./webhooks.js";
 
 /** A handler for Express, and for Node's own server. */
 export type NodeHandler = (request: IncomingMessage & { body?: unknown }, response: ServerResponse, next?: (error: unknown) => void) => void;
 
+/** How an event is handled once, in Express and in Node's own server. */
+export interface WebhookOptions extends HandleOptions {
+  /** Gets the errors that are answered with 500 where there is no `next`, as in Node's own server; `console.error` unless said. */
+  report?: (error: unknown) => void;
+}
+
 /**
  * `app.post("/stripe", webhook(verifier, { semel }, handle))`, before `express.json()`: a body that was parsed can't be
  * verified. `express.raw({ type: "*\/*" })` may come before it.
  */
-export function webhook(verifier: Verifier, options: HandleOptions, handle: Handle): NodeHandler {
+export function webhook(verifier: Verifier, options: WebhookOptions, handle: Handle): NodeHandler {
+  const { report = (error: unknown) => console.error(error), ...own } = options;
   return (request, response, next) => {
-    answer(verifier, options, handle, request)
+    answer(verifier, own, handle, request)
       .then((found) => sent(response, found))
       .catch((error: unknown) => {
-        if (next) next(error);
+        if (next) {
+          next(withoutStatus(error));
+          return;
+        }
+        if (response.headersSent) response.destroy();
         else response.writeHead(500).end();
+        report(error);
       });
   };
 }
@@ -30,7 +43,9 @@ export function webhookPlugin(verifier: Verifier, options: HandleOptions, handle
     app.addContentTypeParser("*", { parseAs: "buffer", bodyLimit: verifier.maxBody }, (_, body, done) => done(null, body));
     app.post("/", async (request, reply) => {
       const body = request.body instanceof Uint8Array ? request.body : new Uint8Array();
-      const found = await answered(() => verifier.run(linesOf(request.raw), body, options, handle));
+      const found = await answered(handle, (watched) => verifier.run(linesOf(request.raw), body, options, watched)).catch((error: unknown) => {
+        throw withoutStatus(error);
+      });
       for (const [name, value] of found.headers) reply.header(name, value);
       return reply.code(found.status).send(Buffer.from(await found.arrayBuffer()));
     });
@@ -39,15 +54,13 @@ export function webhookPlugin(verifier: Verifier, options: HandleOptions, handle
 
 async function answer(verifier: Verifier, options: HandleOptions, handle: Handle, request: IncomingMessage & { body?: unknown }): Promise<Response> {
   if (request.method !== "POST") return new Response("a webhook is a POST", { status: 405, headers: { allow: "POST" } });
-  return answered(async () => verifier.run(linesOf(request), await bodyOf(request, verifier.maxBody), options, handle));
+  return answered(handle, async (watched) => verifier.run(linesOf(request), await bodyOf(request, verifier.maxBody), options, watched));
 }
 
-async function answered(run: () => Promise<{ value: unknown }>): Promise<Response> {
-  try {
-    return responseOf((await run()).value);
-  } catch (error) {
-    return responseOfError(error);
-  }
+/** Express and Fastify answer with an error's `status`. In an error of this package, it is what another server answered. */
+function withoutStatus(error: unknown): unknown {
+  if (!(error instanceof SemelError) || !("status" in error)) return error;
+  return new SemelError(`the webhook was not handled: ${error.message}`, { cause: error });
 }
 
 /** As they came: Node joins some, and keeps the first of others. */

@@ -3,7 +3,7 @@ import { KeyInvalid } from "./errors.js";
 import { checkKey } from "./keys.js";
 import { merged } from "./merge.js";
 import { concat } from "./send.js";
-import { WebhookRefused, responseOf, responseOfError } from "./webhook-answers.js";
+import { WebhookRefused, answered } from "./webhook-answers.js";
 import { type HeaderLines, Lines, PRESETS, type Preset, type Provider, type Signed, sha256, utf8 } from "./webhook-presets.js";
 import type { Result, Semel, Terms } from "./worker.js";
 
@@ -139,11 +139,7 @@ export class Verifier {
   web(options: HandleOptions, handle: Handle): (request: Request) => Promise<Response> {
     return async (request) => {
       if (request.method !== "POST") return new Response("a webhook is a POST", { status: 405, headers: { allow: "POST" } });
-      try {
-        return responseOf((await this.run(request.headers, await bodyOf(request, this.maxBody), options, handle)).value);
-      } catch (error) {
-        return responseOfError(error);
-      }
+      return answered(handle, async (watched) => this.run(request.headers, await bodyOf(request, this.maxBody), options, watched));
     };
   }
 

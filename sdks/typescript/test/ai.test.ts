@@ -73,6 +73,27 @@ describe("a tool", () => {
     expect(await call(given, { ...again, newCall: "three" })).toBe("mail 3 to ada");
   });
 
+  test("takes true for a new call, as the gateway does", async () => {
+    const given = safe();
+    for (const [note, newCall, result] of [
+      ["a", undefined, "mail 1 to ada"],
+      ["b", true, "mail 2 to ada"],
+      ["b", "true", "mail 2 to ada"],
+      ["a", true, "mail 3 to ada"],
+      ["a", false, "mail 1 to ada"],
+      ["a", "false", "mail 1 to ada"],
+      ["a", null, "mail 1 to ada"],
+    ]) {
+      expect(await call(given, { ...ADA, note, newCall })).toBe(result);
+    }
+    expect(fake.state("sendEmail", await callKey("sendEmail", "t-1", { ...ADA, note: "b" }, "true"))).toBe("completed");
+  });
+
+  test("says what another kind of newCall should be", async () => {
+    expect(await call(safe(), { ...ADA, newCall: 7 })).toBe(words("malformed"));
+    expect([sent, fake.calls]).toEqual([[], []]);
+  });
+
   test("whose outcome nobody saw says so", async () => {
     thrown = new Error("no reply");
     await expect(call(safe(), ADA)).rejects.toBe(thrown);
@@ -199,6 +220,9 @@ describe("what the model sees", () => {
     expect(described.properties?.["newCall"]).toEqual({ type: "string", description: NEW_CALL });
     expect(NEW_CALL).toBe(VECTORS.new_call);
     expect(await schema.validate?.({ ...ADA, newCall: "b" })).toMatchObject({ success: true, value: { ...ADA, newCall: "b" } });
+    for (const newCall of [true, 7]) {
+      expect(await schema.validate?.({ ...ADA, newCall })).toMatchObject({ success: true, value: { ...ADA, newCall } });
+    }
     for (const wrong of [{ to: 1 }, null]) expect(await schema.validate?.(wrong)).toMatchObject({ success: false });
   });
 
@@ -217,8 +241,9 @@ describe("what the model sees", () => {
 
   test("is the words, in the messages of the SDK", async () => {
     const usage = { inputTokens: { total: 1, noCache: 1, cacheRead: 0, cacheWrite: 0 }, outputTokens: { total: 1, text: 1, reasoning: 0 } };
-    const turns = ["a", "a", "b"].map((note, turn) => ({
-      content: [{ type: "tool-call" as const, toolCallId: `c-${turn}`, toolName: "sendEmail", input: JSON.stringify({ ...ADA, note }) }],
+    const inputs = [{ note: "a" }, { note: "a" }, { note: "b" }, { note: "b", newCall: 7 }, { note: "b", newCall: true }];
+    const turns = inputs.map((input, turn) => ({
+      content: [{ type: "tool-call" as const, toolCallId: `c-${turn}`, toolName: "sendEmail", input: JSON.stringify({ ...ADA, ...input }) }],
       finishReason: { unified: "tool-calls" as const, raw: undefined },
       usage,
       warnings: [],
@@ -232,6 +257,8 @@ describe("what the model sees", () => {
       { type: "text", value: "mail 1 to ada" },
       { type: "text", value: "mail 1 to ada" },
       { type: "text", value: words("reworded", ["note"]) },
+      { type: "text", value: words("malformed") },
+      { type: "text", value: "mail 2 to ada" },
     ]);
     expect(model.doGenerateCalls[0]?.tools?.[0]).toMatchObject({ inputSchema: { properties: { newCall: { type: "string" } } } });
   });

@@ -6,10 +6,10 @@ import type { AddressInfo } from "node:net";
 import { inspect } from "node:util";
 import express from "express";
 import fastify from "fastify";
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { EffectFailed, Final, NoEffect } from "../src/errors.js";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { AnswerNotKept, EffectFailed, Final, NoEffect, ProblemError, Unrecorded } from "../src/errors.js";
 import { FakeSemel } from "../src/testing.js";
-import { type NodeHandler, webhook, webhookPlugin } from "../src/webhooks-node.js";
+import { type NodeHandler, type WebhookOptions, webhook, webhookPlugin } from "../src/webhooks-node.js";
 import { type HandleOptions, type Provider, type RefusedReason, Verifier, WebhookEvent, WebhookRefused, github, standard, stripe } from "../src/webhooks.js";
 
 interface Case {
@@ -137,6 +137,8 @@ describe("an event", () => {
   });
 });
 
+const GONE = ["idempotency_answer_erased", "idempotency_answer_expired"];
+
 type Send = (body?: string, headers?: Record<string, string>, method?: string) => Promise<Response>;
 interface Ran {
   send: Send;
@@ -172,8 +174,8 @@ const KINDS: Record<string, Kind> = {
   },
   express: inExpress(),
   "express after its raw parser": inExpress(express.raw({ type: "*/*" })),
-  node: (...given) => {
-    const handler: NodeHandler = webhook(...given);
+  node: (verifier, options, handle) => {
+    const handler: NodeHandler = webhook(verifier, { ...options, report: () => undefined }, handle);
     return listening(createServer((request, response) => handler(request, response)));
   },
   fastify: async (...given) => {
@@ -234,6 +236,37 @@ describe.each(Object.keys(KINDS))("an endpoint: %s", (kind) => {
     expect([(await ran.send()).status, seen.length]).toEqual([200, 3]);
   });
 
+  test.each([
+    new Unrecorded("charged"),
+    new AnswerNotKept(7),
+    new EffectFailed("declined", true),
+    ...GONE.map((code) => new ProblemError(410, { code, status: 410 })),
+    new WebhookRefused("signature"),
+  ])("leaves an event to the next delivery where a call inside its handler fails: $message", async (error) => {
+    thrown = error;
+    expect((await ran.send()).status).toBe(500);
+    expect(fake.state("webhook-stripe", "evt_1")).toBe("released");
+    thrown = undefined;
+    expect([(await ran.send()).status, seen.length]).toEqual([200, 2]);
+  });
+
+  test.each(GONE)("has handled an event whose answer is gone: %s", async (code) => {
+    const headers = { "Content-Type": "application/problem+json" };
+    const semel = fake.semel({ fetch: () => Promise.resolve(new Response(JSON.stringify({ code, status: 410 }), { status: 410, headers })) });
+    const forgetful = await KINDS[kind]!(stripe(SECRET), { semel }, () => expect.fail("it ran"));
+    const answer = await forgetful.send();
+    expect([answer.status, await answer.text()]).toEqual([200, ""]);
+    await forgetful.stop();
+  });
+
+  test("is the program's to mend where it can't use its sidecar", async () => {
+    const document = JSON.stringify({ code: "forbidden", status: 403 });
+    const semel = fake.semel({ fetch: () => Promise.resolve(new Response(document, { status: 403 })) });
+    const barred = await KINDS[kind]!(stripe(SECRET), { semel }, () => expect.fail("it ran"));
+    expect((await barred.send()).status).toBe(500);
+    await barred.stop();
+  });
+
   test("ends the deliveries of what fails for good", async () => {
     thrown = new Final("unknown customer");
     expect([(await ran.send()).status, (await ran.send()).status, seen.length]).toEqual([200, 200, 1]);
@@ -264,6 +297,34 @@ test("a body that was parsed before is an error of the program's, and none of th
   expect((await ran.send()).status).toBe(500);
   expect(String(errors[0])).toMatch(/was parsed before/);
   await ran.stop();
+});
+
+describe("an error of a handler in Node's own server", () => {
+  const failing = async (error: unknown, options: Partial<WebhookOptions>): Promise<number> => {
+    const handle = () => {
+      throw error;
+    };
+    const handler = webhook(stripe(SECRET), { semel: fake.semel(), ...options }, handle);
+    const ran = await listening(createServer((request, response) => handler(request, response)));
+    const { status } = await ran.send();
+    await ran.stop();
+    return status;
+  };
+
+  test("is told to the program", async () => {
+    const told: unknown[] = [];
+    const error = new Error("no database");
+    expect(await failing(error, { report: (each) => told.push(each) })).toBe(500);
+    expect(told).toEqual([error]);
+  });
+
+  test("is printed where the program doesn't ask for it", async () => {
+    const printed = vi.spyOn(console, "error").mockImplementation(() => undefined);
+    const error = new Error("no database");
+    expect(await failing(error, {})).toBe(500);
+    expect(printed.mock.calls).toEqual([[error]]);
+    printed.mockRestore();
+  });
 });
 
 test("GitHub's deliveries are told apart by a header", async () => {

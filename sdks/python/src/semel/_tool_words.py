@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from .errors import AnswerNotKept, Conflict, GaveUp, InDoubt, ProblemError, SemelError
+from .errors import Conflict, GaveUp, InDoubt, SemelError, answer_is_gone
 from .retry import problem_of
 
-Reason = Literal["reworded", "in_doubt", "running", "not_kept"]
+Reason = Literal["reworded", "in_doubt", "running", "not_kept", "malformed"]
 """Why a call did nothing."""
 
 NEW_CALL = (
@@ -35,9 +35,23 @@ _WORDS: dict[Reason, str] = {
         "This call of {tool} was made before, and its result is not available. Nothing was done now. Do not call it "
         "again."
     ),
+    "malformed": (
+        "Nothing was done: for a call of {tool}, {new_call} is a short text that you have not used before, or true. "
+        "Leave it out unless you mean to make a call again on purpose."
+    ),
 }
-_LOST = frozenset({"idempotency_answer_erased", "idempotency_answer_expired"})
 _RUNNING = "idempotency_in_flight"
+EXACTLY = "true"
+"""In place of a text, as models say it to the gateway: a new call with exactly these arguments."""
+
+
+def new_call_text(given: object) -> str | None:
+    """What the argument for a new call says: an empty text where it says nothing, `None` where it can't be read."""
+    if given is None or given is False or given == "false":
+        return ""
+    if given is True:
+        return EXACTLY
+    return given if isinstance(given, str) else None
 
 
 class Refusal(str):
@@ -64,7 +78,7 @@ def reason_of(error: SemelError) -> Reason | None:
         return "reworded"
     if isinstance(error, InDoubt):
         return "in_doubt"
-    if isinstance(error, AnswerNotKept) or (isinstance(error, ProblemError) and error.code in _LOST):
+    if answer_is_gone(error):
         return "not_kept"
     if isinstance(error, GaveUp) and error.response is not None:
         return "running" if problem_of(error.response).get("code") == _RUNNING else None

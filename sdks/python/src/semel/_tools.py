@@ -11,13 +11,14 @@ import hashlib
 import inspect
 import json
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 from ._claims import Terms, plain_value
+from ._effect import Effect
 from ._lease import merged
-from ._tool_words import NEW_CALL, Refusal, reason_of, refusal
+from ._tool_words import EXACTLY, NEW_CALL, Reason, Refusal, new_call_text, reason_of, refusal
 from ._values import Codec, codec_for
 from .api_types import ClaimView, LookupRequest
 from .aworker import AsyncSemel
@@ -121,7 +122,7 @@ class Tool:
         self.takes_context = bool(filled) and filled[0] == next(iter(self._signature.parameters))
         self.takes_new_call = _NEW_CALL in self._signature.parameters
 
-    def call(self, context: Any, args: Any, kwargs: Any, new_call: str | None) -> Call:
+    def call(self, context: Any, args: Any, kwargs: Any, new_call: str) -> Call:
         """What is asked for."""
         found = self._signature.bind(*args, **kwargs)
         found.apply_defaults()
@@ -130,8 +131,8 @@ class Tool:
         if conversation is None or conversation == "":
             # Two conversations would share their calls.
             raise SemelError(f"the call has no conversation: {self.kind.advice}")
-        identity = {name: given[name] for name in self._identity}
-        key = call_key(self.name, str(conversation), identity, new_call or "")
+        identity = given if new_call == EXACTLY else {name: given[name] for name in self._identity}
+        key = call_key(self.name, str(conversation), identity, new_call)
         return Call.of(key, {name: given[name] for name in self._rest})
 
     def codec(self, call: Call) -> Codec:
@@ -157,36 +158,12 @@ class Tool:
         reason = reason_of(error)
         if reason is None:
             raise error
-        fields, known = call.differing(view) if reason == "reworded" else ([], True)
+        return self.refused(reason, *(call.differing(view) if reason == "reworded" else ([], True)))
+
+    def refused(self, reason: Reason, fields: Sequence[str] = (), known: bool = True) -> Any:
+        """What the model reads in place of a result."""
         words = refusal(reason, self.name, fields, known=known, new_call=_NEW_CALL)
         return str(words) if self.options.tell is None else self.options.tell(words)
-
-
-class _Effect:
-    """A function with its arguments. What it raised is nobody else's error."""
-
-    def __init__(self, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
-        self._run = functools.partial(function, *args, **kwargs)
-        self._raised: BaseException | None = None
-
-    def __call__(self, _: object) -> Any:
-        try:
-            return self._run()
-        except BaseException as error:
-            self._raised = error
-            raise
-
-    async def arun(self, _: object) -> Any:
-        """The same for a coroutine function."""
-        try:
-            return await self._run()
-        except BaseException as error:
-            self._raised = error
-            raise
-
-    def caused(self, error: SemelError) -> bool:
-        """Whether this is the function's own error, or what became of it."""
-        return self._raised is not None and self._raised in (error, error.__cause__)
 
 
 def decorator(kind: Kind, once: Semel | AsyncSemel, scope: str | None, options: Options) -> ToolDecorator:
@@ -195,11 +172,12 @@ def decorator(kind: Kind, once: Semel | AsyncSemel, scope: str | None, options: 
     def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
         tool = Tool(kind, function, scope, options)
 
-        def taken(args: Any, kwargs: dict[str, Any]) -> tuple[Any, Any, Call]:
+        def taken(args: Any, kwargs: dict[str, Any]) -> tuple[Any, Any, Call | None]:
             context = args[0] if kind.context is not None and args else None
             own = args if kind.context is None or tool.takes_context else args[1:]
-            new_call = kwargs.get(_NEW_CALL) if tool.takes_new_call else kwargs.pop(_NEW_CALL, None)
-            return own, kwargs, tool.call(context, own, kwargs, new_call)
+            given = kwargs.get(_NEW_CALL) if tool.takes_new_call else kwargs.pop(_NEW_CALL, None)
+            new_call = new_call_text(given)
+            return own, kwargs, None if new_call is None else tool.call(context, own, kwargs, new_call)
 
         made: Callable[..., Any]
         if isinstance(once, AsyncSemel):
@@ -211,7 +189,7 @@ def decorator(kind: Kind, once: Semel | AsyncSemel, scope: str | None, options: 
     return wrap
 
 
-Taken = Callable[[Any, dict[str, Any]], tuple[Any, Any, Call]]
+Taken = Callable[[Any, dict[str, Any]], tuple[Any, Any, Call | None]]
 
 
 def _synchronous(tool: Tool, once: Semel, function: Callable[..., Any], taken: Taken) -> Callable[..., Any]:
@@ -222,7 +200,9 @@ def _synchronous(tool: Tool, once: Semel, function: Callable[..., Any], taken: T
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         own, named, call = taken(args, kwargs)
-        effect = _Effect(function, own, named)
+        if call is None:
+            return tool.refused("malformed")
+        effect = Effect(lambda _: function(*own, **named))
         try:
             return once._run(tool.name, call.key, effect, tool.codec(call), payload=call.rest, terms=terms).value
         except SemelError as error:
@@ -247,7 +227,9 @@ def _asynchronous(tool: Tool, once: AsyncSemel, function: Callable[..., Any], ta
     @functools.wraps(function)
     async def wrapped(*args: Any, **kwargs: Any) -> Any:
         own, named, call = taken(args, kwargs)
-        effect = _Effect(function, own, named)
+        if call is None:
+            return tool.refused("malformed")
+        effect = Effect(lambda _: function(*own, **named))
         try:
             codec = tool.codec(call)
             return (await once._run(tool.name, call.key, effect.arun, codec, payload=call.rest, terms=terms)).value
@@ -274,13 +256,15 @@ def _lookup(tool: Tool, tenant: str | None, call: Call) -> LookupRequest:
 
 def _presented(tool: Tool, function: Callable[..., Any], made: Callable[..., Any]) -> Callable[..., Any]:
     """With the signature that the framework reads, which has the added arguments."""
-    from pydantic import Field  # noqa: PLC0415
+    from pydantic import Field, WithJsonSchema  # noqa: PLC0415
 
     signature = inspect.signature(function)
     parameters = list(signature.parameters.values())
     annotations = dict(getattr(function, "__annotations__", {}))
     if not tool.takes_new_call:
-        annotated = typing.Annotated[str | None, Field(description=NEW_CALL)]
+        # Not every framework tells the model why an argument isn't valid, so the wrapper takes any, and tells it.
+        texts = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "null"}]})
+        annotated = typing.Annotated[Any, texts, Field(description=NEW_CALL)]
         added = inspect.Parameter(_NEW_CALL, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotated)
         last = bool(parameters) and parameters[-1].kind is inspect.Parameter.VAR_KEYWORD
         parameters.insert(len(parameters) - last, added)

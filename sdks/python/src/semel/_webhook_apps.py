@@ -7,11 +7,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from . import _http
+from ._effect import Effect
 from ._http import Plain
 from ._webhook_headers import HeaderLines, WebhookRefused
 from ._wsgi_answers import StartResponse
 from .asgi import Receive, Scope, Send, read_body, send_answer
-from .errors import AnswerNotKept, EffectFailed, NoEffect, SemelError, Unknown, Unrecorded
+from .errors import EffectFailed, SemelError, Unrecorded, answer_is_gone
 from .wsgi import App as WsgiApp
 from .wsgi import Environ, answered, body_of, headers_of
 
@@ -22,8 +23,13 @@ _NO_OTHERS = Plain(405, [("Content-Type", _TEXT), ("Allow", "POST")], b"a webhoo
 class AsgiEndpoint:
     """An ASGI application. Starlette takes functions for handlers of its own, so it is none."""
 
-    def __init__(self, answer: Callable[[HeaderLines, bytes], Awaitable[Any]], max_body: int) -> None:
-        self._answer, self._max_body = answer, max_body
+    def __init__(
+        self,
+        answer: Callable[[HeaderLines, bytes, Callable[[Any], Awaitable[Any]]], Awaitable[Any]],
+        handle: Callable[[Any], Awaitable[Any]],
+        max_body: int,
+    ) -> None:
+        self._answer, self._handle, self._max_body = answer, handle, max_body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -36,25 +42,31 @@ class AsgiEndpoint:
         body = await read_body(receive, self._max_body)
         if body is None:
             return
+        effect = Effect(self._handle)
         try:
-            plain = _of_result(await self._answer(headers, body))
+            plain = _of_result(await self._answer(headers, body, effect.arun))
         except SemelError as error:
+            if effect.raised(error):
+                raise
             plain = _of_error(error)
         await send_answer(send, plain, close=len(body) > self._max_body)
 
 
-def wsgi_app(answer: Callable[[HeaderLines, bytes], Any], max_body: int) -> WsgiApp:
+def wsgi_app(
+    answer: Callable[[HeaderLines, bytes, Callable[[Any], Any]], Any], handle: Callable[[Any], Any], max_body: int
+) -> WsgiApp:
     """For one endpoint."""
 
     def app(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         if environ["REQUEST_METHOD"] != "POST":
             return answered(start_response, _NO_OTHERS)
+        effect = Effect(handle)
         try:
             body = body_of(environ, max_body)
-            plain = _of_result(answer(headers_of(environ), body))
-        except _http.Refused as error:
-            plain = _http.of_error(error)
+            plain = _of_result(answer(headers_of(environ), body, effect))
         except SemelError as error:
+            if effect.raised(error):
+                raise
             plain = _of_error(error)
         return answered(start_response, plain)
 
@@ -70,13 +82,10 @@ def _of_result(value: Any) -> Plain:
 
 
 def _of_error(error: SemelError) -> Plain:
-    """What isn't 2xx is delivered again."""
+    """What is answered where the handler didn't raise: what isn't 2xx is delivered again."""
     if isinstance(error, WebhookRefused):
         return Plain(error.status, [("Content-Type", _TEXT)], str(error).encode())
-    if isinstance(error, (EffectFailed, AnswerNotKept, Unrecorded)):
+    if isinstance(error, (EffectFailed, Unrecorded)) or answer_is_gone(error):
         # It was handled, or no further delivery would change that it can't be.
         return _of_result(None)
-    if isinstance(error, (NoEffect, Unknown)):
-        # The handler's own.
-        raise error
     return _http.of_error(error)

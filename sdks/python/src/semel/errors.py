@@ -113,6 +113,14 @@ class AnswerNotKept(SemelError):
         """What the effect returned, for the caller that ran it."""
 
 
+_GONE = frozenset({"idempotency_answer_erased", "idempotency_answer_expired"})
+
+
+def answer_is_gone(error: BaseException) -> bool:
+    """Whether it was done, and its answer was not kept, or no longer."""
+    return isinstance(error, AnswerNotKept) or (isinstance(error, ProblemError) and error.code in _GONE)
+
+
 class AnswerUnreadable(SemelError):
     """It was done, and the answer that is kept isn't of the type that the function says it returns."""
 

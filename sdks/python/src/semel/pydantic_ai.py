@@ -1,8 +1,8 @@
 """Pydantic AI: a tool that a model calls again acts once.
 
 @agent.tool
-@idempotent(once, identity=("to", "subject"))
-def send_email(ctx: RunContext[None], to: str, subject: str, note: str = "") -> str: ...
+@idempotent(once, identity=("to", "subject"), conversation=lambda ctx: ctx.deps.ticket)
+def send_email(ctx: RunContext[Deps], to: str, subject: str, note: str = "") -> str: ...
 """
 
 from __future__ import annotations
@@ -24,14 +24,10 @@ def _is_context(annotation: Any) -> bool:
     return (typing.get_origin(annotation) or annotation) is RunContext
 
 
-def _conversation(context: Any) -> object:
-    return getattr(context, "conversation_id", None)
-
-
-_ADVICE = "run the agent with conversation_id=…, or give conversation="
+_ADVICE = "the function given as conversation= knew none"
 _KIND = Kind(
     _is_context,
-    _conversation,
+    lambda _: None,
     _ADVICE,
     context=RunContext[Any],
     again=(ModelRetry, CallDeferred, ApprovalRequired),
@@ -42,9 +38,9 @@ def idempotent(
     once: Semel | AsyncSemel,
     scope: str | None = None,
     *,
+    conversation: Callable[[RunContext[Any]], object],
     identity: tuple[str, ...] | None = None,
     ignore: tuple[str, ...] | None = None,
-    conversation: Callable[[RunContext[Any]], object] | None = None,
     terms: Terms | None = None,
     encode: Callable[[Any], Any] | None = None,
     decode: Callable[[Any], Any] | None = None,
@@ -54,8 +50,11 @@ def idempotent(
 
     `identity` names the arguments that tell calls apart, or `ignore` those that don't. A call that differs only in the
     others is refused in words for the model; so is one whose outcome is in doubt. `tell` makes what the tool returns
-    of these words. The conversation is the run's `conversation_id`. Put it below `@agent.tool` (not `tool_plain`), or
-    give the function to `Agent(tools=[…])`. `ModelRetry`, `CallDeferred` and `ApprovalRequired` free the key.
+    of these words. Put it below `@agent.tool` (not `tool_plain`), or give the function to `Agent(tools=[…])`.
+    `ModelRetry`, `CallDeferred` and `ApprovalRequired` free the key.
+
+    `conversation` returns the conversation's id, such as one in the run's dependencies. Pydantic AI makes a new
+    `conversation_id` for each run that is given none: with that one, only repeats within one run are recognised.
     """
     return decorator(_KIND, once, scope, Options(identity, ignore, conversation, terms, encode, decode, tell))
 

@@ -159,10 +159,10 @@ class Verifier(ABC):
         """An ASGI application for one endpoint: `Route("/stripe", stripe.asgi(once, handle))` in Starlette, FastAPI."""
         from ._webhook_apps import AsgiEndpoint  # noqa: PLC0415
 
-        async def answer(headers: HeaderLines, body: bytes) -> Any:
-            return (await self.arun(once, headers, body, handle, scope=scope, terms=terms)).value
+        async def answer(headers: HeaderLines, body: bytes, effect: Callable[[Event], Awaitable[Any]]) -> Any:
+            return (await self.arun(once, headers, body, effect, scope=scope, terms=terms)).value
 
-        return AsgiEndpoint(answer, self.max_body)
+        return AsgiEndpoint(answer, handle, self.max_body)
 
     def wsgi(
         self, once: Semel, handle: Callable[[Event], Any], *, scope: str | None = None, terms: Terms | None = None
@@ -170,10 +170,10 @@ class Verifier(ABC):
         """A WSGI application for one endpoint, for werkzeug's `DispatcherMiddleware` and others."""
         from ._webhook_apps import wsgi_app  # noqa: PLC0415
 
-        def answer(headers: HeaderLines, body: bytes) -> Any:
-            return self.run(once, headers, body, handle, scope=scope, terms=terms).value
+        def answer(headers: HeaderLines, body: bytes, effect: Callable[[Event], Any]) -> Any:
+            return self.run(once, headers, body, effect, scope=scope, terms=terms).value
 
-        return wsgi_app(answer, self.max_body)
+        return wsgi_app(answer, handle, self.max_body)
 
     def _scope(self) -> str:
         return f"webhook-{self.provider}"

@@ -73,14 +73,14 @@ class PydanticAi(Framework):
     name = "pydantic_ai"
 
     def idempotent(self, once: Any, **options: Any) -> Callable[[Function], Function]:
-        return semel.pydantic_ai.idempotent(once, **options)
+        return semel.pydantic_ai.idempotent(once, **{"conversation": lambda context: context.deps, **options})
 
     async def call(self, function: Function, conversation: str, **arguments: Any) -> Any:
         def script(messages: list[Any], _: AgentInfo) -> ModelResponse:
             first = len(messages) == 1
             return ModelResponse([ToolCallPart(function.__name__, arguments) if first else TextPart("Done.")])
 
-        ended = await Agent(FunctionModel(script), tools=[function]).run("go", conversation_id=conversation)
+        ended = await Agent(FunctionModel(script), tools=[function]).run("go", deps=conversation)
         parts = [part for message in ended.all_messages() for part in message.parts]
         return next(part.content for part in parts if isinstance(part, ToolReturnPart))
 
