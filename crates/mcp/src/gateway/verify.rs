@@ -128,7 +128,7 @@ impl Verifier {
                 found: LookupResult::Done,
                 result,
                 ..
-            } => Resolution::Complete(Arc::new(self.answer(result.unwrap_or_default()))),
+            } => Resolution::Complete(Arc::new(self.answer(&result.unwrap_or_default()))),
             Finding {
                 found: LookupResult::NotDone,
                 ..
@@ -232,7 +232,7 @@ impl Verifier {
     }
 
     /// What the record keeps in the place of the lost result.
-    fn answer(&self, result: Value) -> Answer {
+    fn answer(&self, result: &Value) -> Answer {
         let text = format!(
             "This call of `{}` took effect. Its own result was lost; `{}` shows the effect. Don't \
              call again.",
