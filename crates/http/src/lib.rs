@@ -47,6 +47,7 @@ mod reply;
 mod route;
 mod routing;
 mod rules;
+mod scope;
 mod service;
 mod webhook;
 

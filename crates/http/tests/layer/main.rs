@@ -11,6 +11,7 @@ mod modes;
 mod paths;
 mod profiles;
 mod replay;
+mod scopes;
 mod stored;
 mod storm;
 mod streaming;
