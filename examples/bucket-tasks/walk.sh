@@ -82,7 +82,7 @@ bucket-tasks work > "$work/said" 2>> "$work/errors"
 
 title '6. What waiting costs'
 mark; bucket-tasks work > "$work/said" 2>> "$work/errors"
-figure O9.3 'a worker looks for work once, and there is none' "$(requests)" '5 GET, 20 LIST'
+figure O9.3 'a worker looks for work once, and there is none' "$(requests)" '5 GET, 5 LIST'
 figure O9.3 'and opened the bucket before' "$(seen | awk '$3 == "other"' | wc -l) requests to see that it keeps to conditional writes" '[1-9]* requests *'
 mark
 start idle1 bucket-tasks work --for-ever

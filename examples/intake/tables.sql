@@ -17,6 +17,7 @@ CREATE TABLE IF NOT EXISTS submission_events (
     key_prefix    text
 );
 ALTER TABLE submission_events ADD COLUMN IF NOT EXISTS key_prefix text;
+ALTER TABLE submission_events ADD COLUMN IF NOT EXISTS actor text;
 CREATE UNIQUE INDEX IF NOT EXISTS submission_events_request ON submission_events (request) WHERE type <> 'submission.replayed';
 -- Webhooks to be delivered, by something else.
 CREATE TABLE IF NOT EXISTS webhooks (id bigserial PRIMARY KEY, submission_id bigint NOT NULL REFERENCES submissions);

@@ -55,7 +55,7 @@ crash "$service"
 serve
 promise F1.2.4 'killed and started again: still a replay' "$(post $call "idem_$run" "$acme") $(id)" "200 $first"
 age() {
-  sql "UPDATE semel.records SET written_us = written_us - 25 * 3600000000::bigint WHERE scope = 'vendor-onboarding'"
+  sql "UPDATE semel.records SET written_us = written_us - 25 * 3600000000::bigint WHERE scope = 'intake:vendor-onboarding'"
   sql "UPDATE submission_events SET at = at - interval '25 hours'"
 }
 age # as if 25 hours had passed, and the service had been started since

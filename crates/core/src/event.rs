@@ -4,6 +4,7 @@
 //! An event names a key by its namespace, its first characters and its hash. It never contains the
 //! whole key or a payload.
 
+mod claim_answer;
 mod observer;
 
 use std::time::Duration;
@@ -17,6 +18,7 @@ use crate::identity::Identity;
 use crate::key::KeyHint;
 use crate::namespace::Namespace;
 use crate::record::{Fence, State};
+pub use claim_answer::ClaimAnswer;
 pub use observer::{NoopObserver, Observer, ObserverList};
 
 /// A step of the engine, and the key that it is about. Without a usable key, hint and identity are
@@ -234,6 +236,8 @@ pub enum Step {
         took: Duration,
         /// Whether the store answered. If not, [`Step::StoreFailed`] says why.
         answered: bool,
+        /// What a claim was answered; `None` for other calls, and without an answer.
+        claim: Option<ClaimAnswer>,
     },
     /// The circuit breaker is open, so the store was not called.
     BreakerRejected,
@@ -269,6 +273,11 @@ pub enum Step {
     Observed {
         /// The decision of enforce mode.
         decision: ShadowDecision,
+    },
+    /// A submission with a key made a job: what leads from the key to the job.
+    JobSubmitted {
+        /// The id of the job, as a number.
+        job: u128,
     },
     /// A door let a request without a key pass.
     Passed,

@@ -48,6 +48,18 @@ pub enum BuildError {
         /// The reason.
         source: NamespaceError,
     },
+    /// The scope names a part of the path that the route doesn't have.
+    #[error(
+        "the scope {scope:?} of route {route} can't be filled: it must begin with a text of its \
+         own, each {{name}} in it must be a segment of the path, and with 64 bytes for each it must \
+         have at most 128 bytes"
+    )]
+    ScopeParameter {
+        /// The route's path, or `*` for the defaults.
+        route: String,
+        /// The scope.
+        scope: String,
+    },
     /// The policy is out of bounds.
     #[error("the policy of route {route} is invalid: {source}")]
     Policy {

@@ -51,6 +51,7 @@ mod reply;
 mod route;
 mod routing;
 mod rules;
+mod scope;
 mod service;
 mod webhook;
 

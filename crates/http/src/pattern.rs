@@ -32,6 +32,18 @@ impl Pattern {
         })
     }
 
+    /// The position of the segment that the parameter `name` matches. None for a parameter that
+    /// matches several segments.
+    pub(crate) fn parameter(&self, name: &str) -> Option<usize> {
+        let is_named = |segment: &str| {
+            let inner = segment
+                .strip_prefix('{')
+                .and_then(|it| it.strip_suffix('}'));
+            inner == Some(name) && !name.starts_with('*')
+        };
+        self.text.split('/').position(is_named)
+    }
+
     pub(crate) fn matches(&self, path: &str) -> bool {
         matches(&self.text, path, |wanted, found| wanted == found)
     }

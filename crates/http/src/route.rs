@@ -143,6 +143,21 @@ impl Route {
     }
 
     /// Sets the scope of the keys. The default is the route's path, or `http` if no path is known.
+    ///
+    /// `{name}` after a text stands for that segment of the request's path: equal keys of two
+    /// intakes, shops or projects are then different keys. The segment has 1 to 64 of the
+    /// characters `A-Z a-z 0-9 - . _ ~ : @`, and case matters; a request with another one is
+    /// refused.
+    ///
+    /// ```
+    /// # use semel_http::{BuildError, IdempotencyLayer, Route};
+    /// # fn build(engine: semel_core::engine::Engine) -> Result<(), BuildError> {
+    /// let layer = IdempotencyLayer::builder(engine)
+    ///     .route("/intakes/{intake}/{*rest}", Route::new().scope("intake:{intake}"))
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn scope(mut self, scope: &str) -> Self {
         self.scope = Some(scope.to_owned());
         self

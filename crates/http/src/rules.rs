@@ -23,6 +23,7 @@ use crate::problem::Refusal;
 use crate::profile::{Profile, ProfileTerms};
 use crate::repeatable::{self, REPEATABILITY_FIRST_SENT, REPEATABILITY_REQUEST_ID};
 use crate::route::{BodyLimits, KEPT_HEADERS, RequestVerifier, Route, TextExtractor, may_keep};
+use crate::scope::ScopeTemplate;
 
 /// The scope of routes without a name.
 const SCOPE: &str = "http";
@@ -55,6 +56,8 @@ pub(crate) struct Rules {
     pub(crate) operation: Option<Arc<str>>,
     environment: String,
     scope: Option<String>,
+    /// The scope of each request, if it takes parts of the path.
+    scope_template: Option<ScopeTemplate>,
     /// The namespace, unless a request changes it; also used for reports.
     namespace: Namespace,
     multi_tenant: bool,
@@ -79,6 +82,10 @@ impl Rules {
         }
         let scope = route.scope.clone();
         let scope = scope.or_else(|| path.as_ref().map(|path| cut(&path.text).to_owned()));
+        let scope_template = match &route.scope {
+            Some(scope) => ScopeTemplate::parse(scope, path.as_ref())?,
+            None => None,
+        };
         let shown = scope.as_deref().unwrap_or(SCOPE);
         let namespace = Namespace::new(environment, "", shown);
         let namespace = namespace.map_err(|source| BuildError::Scope {
@@ -127,6 +134,7 @@ impl Rules {
             operation: route.operation.map(Into::into),
             environment: environment.to_owned(),
             scope,
+            scope_template,
             namespace,
             multi_tenant: route.multi_tenant,
             tenant: route.tenant,
@@ -188,15 +196,15 @@ impl Rules {
         if self.multi_tenant && tenant.as_ref().is_none_or(String::is_empty) {
             return Err(Refusal::TenantRequired);
         }
-        let matched = if self.scope.is_none() {
-            matched_path(parts)
-        } else {
-            None
+        let own: Option<Cow<'_, str>> = match (&self.scope_template, &self.scope) {
+            (Some(template), _) => Some(template.fill(parts.uri.path())?.into()),
+            (None, None) => matched_path(parts).map(Into::into),
+            (None, Some(_)) => None,
         };
-        if tenant.is_none() && principal.is_none() && matched.is_none() {
+        if tenant.is_none() && principal.is_none() && own.is_none() {
             return Ok(self.namespace.clone());
         }
-        let scope = matched.unwrap_or_else(|| self.namespace.scope());
+        let scope = own.as_deref().unwrap_or_else(|| self.namespace.scope());
         let tenant = tenant.unwrap_or_default();
         Ok(Namespace::with_principal(
             &self.environment,

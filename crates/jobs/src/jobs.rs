@@ -79,13 +79,15 @@ impl Jobs {
     }
 
     /// Leases jobs, and waits for some for at most `wait`. Notices submissions of this process at
-    /// once, and others by polling with growing pauses.
+    /// once, and others by polling with pauses that grow by half from 50 ms to
+    /// [`Queue::longest_pause`].
     ///
     /// # Errors
     /// [`Error::Invalid`], or if the store gives no answer.
     pub async fn lease(&self, ask: &LeaseOptions, wait: Duration) -> Result<Vec<JobLease>, Error> {
         let began = self.clock.now();
         let mut pause = PAUSES.0;
+        let longest = self.queue.longest_pause();
         loop {
             let told = self.submitted.notified();
             let leased = self.queue.lease(ask).await?;
@@ -94,7 +96,7 @@ impl Jobs {
                 return Ok(leased);
             }
             self.pause(told, pause.min(left)).await;
-            pause = pause.mul_f64(1.5).min(PAUSES.1);
+            pause = pause.mul_f64(1.5).min(longest);
         }
     }
 

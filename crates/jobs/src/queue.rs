@@ -65,6 +65,11 @@ pub trait Queue: Send + Sync + 'static {
     /// Counts jobs by state.
     fn counts(&self) -> QueueFuture<'_, JobCounts>;
 
+    /// The longest pause between two looks of a worker that waits for jobs of other processes.
+    fn longest_pause(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
     /// Its name, as in its store's URL.
     fn name(&self) -> &'static str;
 }
@@ -190,6 +195,9 @@ pub struct ReapReport {
     pub buried: u64,
     /// Ended jobs removed.
     pub swept: u64,
+    /// Whether there was no running job, so that no lease can lapse soon. Only a queue that is paid
+    /// for each look says so.
+    pub idle: bool,
 }
 
 /// The number of jobs by state.

@@ -309,6 +309,16 @@ async fn a_full_store_refuses_new_keys_and_keeps_the_old() {
 }
 
 #[tokio::test]
+async fn the_memory_store_has_room_for_200_000_records_by_default() {
+    let room = async |url: &str| {
+        let semel = Semel::open(url).await.unwrap();
+        semel.store().stats().await.unwrap().capacity
+    };
+    assert_eq!(room("memory://").await, Some(200_000));
+    assert_eq!(room("memory://?capacity=3").await, Some(3));
+}
+
+#[tokio::test]
 async fn opening_says_what_is_wrong() {
     for (url, said) in [
         ("localhost", "memory://"),

@@ -26,6 +26,7 @@ const KINDS = {
   "idempotency.resolved": (d) => ["good", `Resolved: ${word(d.state)}`, ""],
   "idempotency.unlocked": (d) => ["warn", `Unlocked: ${word(d.state)}`, ""],
   "idempotency.reset": () => ["warn", "Reset", "the key is as new"],
+  "job.submitted": (d) => ["info", "Job submitted", d.job_id],
   "store.failed": (d) => ["bad", "Store gave no answer", `to a ${word(d.call)}: ${word(d.kind)}`],
 };
 

@@ -30,7 +30,6 @@ pub struct Meter {
     by_tenant: bool,
     calls: Vec<StoreCallMetrics>,
     breaker: [Counter; 3],
-    not_asked: Counter,
     refused: RefusedPayloads,
 }
 
@@ -58,6 +57,8 @@ impl Meter {
         let handle = recorder.handle();
         let registry = Registry { recorder };
         let of = [("backend", backend)];
+        // Starts at zero, before a claim names its operation.
+        drop(registry.counter(&t::BREAKER_REFUSALS, &of));
         registry
             .gauge(&t::BUILD, &[("version", env!("CARGO_PKG_VERSION"))])
             .set(1.0);
@@ -75,7 +76,6 @@ impl Meter {
                 let labels = [of[0], ("state", state.as_str())];
                 registry.counter(&t::BREAKER_CHANGES, &labels)
             }),
-            not_asked: registry.counter(&t::NOT_ASKED, &of),
             durations: Upkeep::new(handle),
             registry,
             backend,
@@ -153,7 +153,7 @@ impl Meter {
             return Arc::clone(series);
         }
         // Handles of the same name share a counter, so a race is harmless.
-        let series = Arc::new(Series::new(&self.registry, labels));
+        let series = Arc::new(Series::new(&self.registry, self.backend, labels));
         self.series.rcu(|known| {
             let mut known = HashMap::clone(known);
             known
@@ -188,6 +188,7 @@ impl Meter {
                 call,
                 took,
                 answered,
+                ..
             } => {
                 let calls = &self.calls[call.index()];
                 let counter = if answered {
@@ -216,7 +217,6 @@ impl Meter {
                 };
                 self.breaker[at].increment(1);
             }
-            Step::BreakerRejected => self.not_asked.increment(1),
             _ => return false,
         }
         true
@@ -243,6 +243,7 @@ impl Meter {
             }
             Step::Resolved { .. } => series.resolved.increment(1),
             Step::Unlocked { .. } => series.unlocked.increment(1),
+            Step::BreakerRejected => series.breaker_refusals.increment(1),
             Step::Deleted => series.deleted.increment(1),
             Step::FailedOpen => series.failed_open.increment(1),
             Step::Oversized { .. } => series.oversized.increment(1),

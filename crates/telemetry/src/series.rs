@@ -94,6 +94,14 @@ impl SeriesLabels {
         labels.extend(self.tenant.as_deref().map(|tenant| ("tenant", tenant)));
         labels
     }
+
+    /// The labels of a metric about the store, which has no scope.
+    fn of_store<'a>(&'a self, backend: &'a str) -> Vec<(&'static str, &'a str)> {
+        let operation = Some(("operation", self.operation.as_str()));
+        let mut labels = vec![("backend", backend)];
+        labels.extend(operation.filter(|(_, name)| !name.is_empty()));
+        labels
+    }
 }
 
 /// The metrics of one scope.
@@ -121,10 +129,11 @@ pub(crate) struct Series {
     pub(crate) oversized: Counter,
     pub(crate) deleted: Counter,
     pub(crate) failed_open: Counter,
+    pub(crate) breaker_refusals: Counter,
 }
 
 impl Series {
-    pub(crate) fn new(registry: &Registry, labels: SeriesLabels) -> Self {
+    pub(crate) fn new(registry: &Registry, backend: &str, labels: SeriesLabels) -> Self {
         let counter = |metric: &Metric, more: &[(&'static str, &str)]| {
             registry.counter(metric, &labels.with(more))
         };
@@ -171,6 +180,7 @@ impl Series {
             oversized: counter(&t::OVERSIZED, &[]),
             deleted: counter(&t::DELETED, &[]),
             failed_open: counter(&t::FAILED_OPEN, &[]),
+            breaker_refusals: registry.counter(&t::BREAKER_REFUSALS, &labels.of_store(backend)),
             labels,
         }
     }

@@ -211,11 +211,14 @@ table! {
     BREAKER_CHANGES = counter("semel_breaker_changes_total", &["backend", "state"],
         "State changes of the circuit breaker, by new state", "`Breaker`");
     /// Claims that the circuit breaker rejected.
-    NOT_ASKED = counter("semel_breaker_refusals_total", &["backend"],
+    BREAKER_REFUSALS = counter("semel_breaker_refusals_total", &["backend", "operation"],
         "Claims that were not sent because the circuit breaker was open", "`BreakerRejected`");
     /// Effects running.
     RUNNING = gauge("semel_running", &[],
         "Effects that run in this process", "`Engine::running`");
+    /// The age of the oldest lease held.
+    OLDEST_RUN = gauge("semel_oldest_run_age_seconds", &[],
+        "Time since the claim of the oldest lease whose effect still runs in this process; 0 without one", "`Engine::oldest_run`");
     /// Callers waiting.
     WAITING = gauge("semel_waiting", &[],
         "Requests of this process that wait for a running one with the same key", "`Engine::waiting`");
@@ -280,7 +283,7 @@ pub const MAPPINGS: &[Mapping] = &[
     is("idempotency.lock.abandoned.total", "semel_claims_won_total", "`kind=\"takeover\"`; under `hold` see `semel_in_doubt_total`"),
     is("idempotency.circuit_breaker.state", "semel_breaker_state", "the same values"),
     is("idempotency.circuit_breaker.opened.total", "semel_breaker_changes_total", "`state=\"open\"`"),
-    is("idempotency.circuit_breaker.rejected_requests.total", "semel_breaker_refusals_total", ""),
+    is("idempotency.circuit_breaker.rejected_requests.total", "semel_breaker_refusals_total", "`operation` where the door names one"),
     is("idempotency.conflict.total", "semel_mismatches_total", "conflicts of payloads; two keys cannot collide, because a record contains its whole identity"),
     is("idempotency.conflict.retry_after_conflict", "semel_mismatch_new_keys_total", "counted by the process that refused it"),
     is("idempotency.key.expired.total", "semel:records_expired:rate1h", "elapsed: created records minus the growth of the store, because stores remove records themselves; deleted: `semel_deleted_total`"),
@@ -313,7 +316,7 @@ mod tests {
             );
             assert_eq!(
                 metric.kind == MetricKind::Histogram,
-                name.ends_with("_seconds"),
+                name.ends_with("_duration_seconds"),
                 "{name}"
             );
             assert!(metric.buckets.is_sorted(), "{name}");

@@ -70,6 +70,38 @@ async fn runs_replays_and_conflicts_are_counted_and_logged() {
     assert!(!logged.contains("secret-key-of-mine") && !page.contains("secret-key"));
 }
 
+#[tokio::test(flavor = "current_thread")]
+async fn a_lookup_is_logged_with_its_result_and_time() {
+    let lines = Lines::default();
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_max_level(tracing::Level::DEBUG)
+        .with_writer(lines.clone());
+    let _guard = tracing::subscriber::set_default(subscriber.finish());
+    let config = TelemetryConfig::new("memory").with_debug_percent(100);
+    let store = semel::open_store("memory://").await.expect("a store");
+    // Each is a process of its own: what another one ran is not in its cache.
+    let process = async || {
+        let telemetry = Arc::new(Telemetry::new(&config));
+        let builder = Semel::builder().observer(telemetry as _);
+        builder.open_on(Arc::clone(&store)).await.expect("a store")
+    };
+    assert!(charge(&process().await, "k", 5).await);
+    assert!(charge(&process().await, "k", 5).await);
+    assert!(!charge(&process().await, "k", 6).await);
+    let logged = String::from_utf8(lines.0.lock().expect("a lock").clone()).expect("text");
+    let lookups = logged.lines().filter(|line| line.contains("cache.lookup"));
+    let results: Vec<&str> = lookups
+        .map(|line| {
+            let value = |name: &str| line.split_once(name)?.1.split(' ').next();
+            let took = value(" storage_duration_ms=").and_then(|text| text.parse::<u64>().ok());
+            assert!(took.is_some(), "{line}");
+            value(" result=").unwrap_or_default()
+        })
+        .collect();
+    assert_eq!(results, [r#""miss""#, r#""hit""#, r#""mismatch""#]);
+}
+
 /// An owner that dies leaves its lease: a caller waits for it in vain, and a later one takes over.
 #[test]
 fn waits_in_vain_and_takeovers_are_counted() {

@@ -16,6 +16,8 @@ pub(crate) struct Replay {
     request: String,
     /// The first characters of the key: the whole key is nobody's to write down.
     key_prefix: String,
+    /// The agent that sent it again.
+    actor: Option<String>,
 }
 
 impl Observer for Replays {
@@ -29,6 +31,7 @@ impl Observer for Replays {
             let _ = self.0.try_send(Replay {
                 request,
                 key_prefix,
+                actor: event.actor.map(str::to_owned),
             });
         }
     }
@@ -40,14 +43,15 @@ impl Observer for Replays {
 
 /// Writes down what the observer passed on.
 pub(crate) async fn write_replays(pool: PgPool, mut told: mpsc::Receiver<Replay>) {
-    let note = "INSERT INTO submission_events (submission_id, type, request, key_prefix, original_id, replay_number) \
-                SELECT submission_id, 'submission.replayed', request, $2, id, 1 + (SELECT count(*) FROM submission_events \
+    let note = "INSERT INTO submission_events (submission_id, type, request, key_prefix, actor, original_id, replay_number) \
+                SELECT submission_id, 'submission.replayed', request, $2, $3, id, 1 + (SELECT count(*) FROM submission_events \
                 WHERE request = $1 AND type = 'submission.replayed') FROM submission_events \
                 WHERE request = $1 AND type <> 'submission.replayed'";
     while let Some(replay) = told.recv().await {
         let note = sqlx::query(note)
             .bind(&replay.request)
-            .bind(&replay.key_prefix);
+            .bind(&replay.key_prefix)
+            .bind(&replay.actor);
         if let Err(error) = note.execute(&pool).await {
             eprintln!("a replay could not be written down: {error}");
         }

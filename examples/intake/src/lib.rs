@@ -78,7 +78,7 @@ impl App {
     /// The routes.
     ///
     /// # Errors
-    /// Where a path or a name among [`INTAKES`] can't be used.
+    /// Where a path or a scope can't be used.
     pub fn router(self) -> anyhow::Result<Router> {
         let layer = layer(&self.semel)?;
         Ok(Router::new()
@@ -113,13 +113,19 @@ async fn metrics(State(app): State<App>) -> String {
     app.telemetry.render()
 }
 
-/// Keys live in their intake: the same key in two of them is two keys.
+/// The header in which an authenticating proxy names the agent.
+pub const AGENT: &str = "x-agent";
+
+fn agent(parts: &axum::http::request::Parts) -> Option<String> {
+    Some(parts.headers.get(AGENT)?.to_str().ok()?.to_owned())
+}
+
+/// Keys live in their intake, and belong to an agent: the same key in two of them is two keys.
 fn layer(semel: &Semel) -> anyhow::Result<IdempotencyLayer> {
     let profile = Route::new().profile(Profile::Intake).retention(RETENTION);
-    let mut builder = semel.http_builder().defaults(profile.clone());
-    for (intake, _) in INTAKES {
-        let path = format!("/api/intakes/{intake}/{{*rest}}");
-        builder = builder.route(&path, profile.clone().scope(intake));
-    }
+    let profile = profile.principal(agent);
+    let of_an_intake = profile.clone().scope("intake:{intake}");
+    let builder = semel.http_builder().defaults(profile);
+    let builder = builder.route("/api/intakes/{intake}/{*rest}", of_an_intake);
     Ok(builder.build()?)
 }

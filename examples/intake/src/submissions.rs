@@ -138,7 +138,7 @@ pub(crate) async fn look(
         return Err(gone("there is no such submission"));
     };
     let events = "SELECT id, type, original_id, replay_number, key_prefix, \
-                  to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"') \
+                  to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"'), actor \
                   FROM submission_events WHERE submission_id = $1 ORDER BY id";
     let events = sqlx::query(events).bind(id).fetch_all(&app.pool).await?;
     let shown = |row: &sqlx::postgres::PgRow| {
@@ -148,6 +148,9 @@ pub(crate) async fn look(
             let (number, prefix): (Option<i32>, Option<String>) = (row.get(3), row.get(4));
             event["payload"] = json!({"idempotencyKey": prefix.map(|prefix| prefix + "…"),
                 "originalEventId": format!("evt_{original}"), "replayNumber": number});
+        }
+        if let Some(agent) = row.get::<Option<String>, _>(6) {
+            event["actor"] = json!({"type": "agent", "id": agent});
         }
         event
     };

@@ -267,7 +267,7 @@ async fn f2_4_4_after_the_retention_the_same_key_makes_a_new_submission() {
     let id = json_of(&first)["submissionId"].as_str().unwrap().to_owned();
     // As if 25 hours had passed.
     let record = "UPDATE semel.records SET written_us = written_us - 90000000000 \
-                  WHERE scope = 'access-request' AND hint = $1";
+                  WHERE scope = 'intake:access-request' AND hint = $1";
     let aged = sqlx::query(record).bind(&key[..8]).execute(&app.pool).await;
     assert_eq!(aged.expect("an answer").rows_affected(), 1);
     let event =
@@ -318,6 +318,40 @@ async fn f7_3_a_replay_is_an_event_of_its_own_and_numbered() {
 }
 
 #[tokio::test]
+async fn f7_3_a_replay_names_the_agent_that_sent_it_again() {
+    let (url, _) = serve().await;
+    let (url, key) = (format!("{url}/access-request"), fresh_key());
+    let ask = json!({"fields": {"system": "billing"}});
+    let submit = async |agent: &str| {
+        let client = reqwest::Client::new();
+        let request = client.post(format!("{url}/submit")).json(&ask);
+        let request = request.header("host", "forms.example");
+        let request = request.header("idempotency-key", &key);
+        let sent = request.header(intake::AGENT, agent).send().await;
+        let text = sent.expect("an answer").text().await.expect("a body");
+        let id = json_of(&text)["submissionId"].as_str().map(str::to_owned);
+        id.unwrap_or_else(|| panic!("{text}"))
+    };
+    let id = submit("agent_xyz").await;
+    assert_eq!(submit("agent_xyz").await, id);
+    assert_ne!(submit("agent_other").await, id, "keys belong to an agent");
+    let look = format!("{url}/submissions/{id}");
+    let replayed = loop {
+        let (_, found, _) = send(Method::GET, &look, "", &json!({})).await;
+        let events = json_of(&found)["events"].clone();
+        if events.as_array().is_some_and(|events| events.len() >= 2) {
+            break events[1].clone();
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    assert_eq!(replayed["type"], "submission.replayed");
+    assert_eq!(
+        replayed["actor"],
+        json!({"type": "agent", "id": "agent_xyz"})
+    );
+}
+
+#[tokio::test]
 async fn a_submit_that_lacks_fields_frees_its_key() {
     let (url, app) = serve().await;
     let url = format!("{url}/access-request/submissions");
@@ -363,7 +397,7 @@ async fn a_run_after_a_crash_finds_what_the_run_before_it_did() {
     // As if the process had vanished after its transaction and before the record was settled: a
     // lease that is long over.
     let lapse = "UPDATE semel.records SET state = 1, head = NULL, body = NULL, written_us = written_us - 60000000 \
-                 WHERE scope = 'access-request' AND hint = $1";
+                 WHERE scope = 'intake:access-request' AND hint = $1";
     let lapsed = sqlx::query(lapse).bind(&key[..8]).execute(&app.pool).await;
     assert_eq!(lapsed.expect("an answer").rows_affected(), 1);
     let (restarted, _) = serve().await;
@@ -387,8 +421,8 @@ async fn f9_1_7_the_service_counts_what_happens_to_keys() {
         .expect("an answer");
     let page = page.text().await.expect("text");
     for line in [
-        r#"semel_requests_total{scope="access-request",outcome="ran"} 1"#,
-        r#"semel_requests_total{scope="access-request",outcome="replayed"} 1"#,
+        r#"semel_requests_total{scope="intake:access-request",outcome="ran"} 1"#,
+        r#"semel_requests_total{scope="intake:access-request",outcome="replayed"} 1"#,
     ] {
         assert!(page.contains(line), "{line} is missing:\n{page}");
     }

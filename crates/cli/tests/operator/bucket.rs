@@ -53,3 +53,41 @@ async fn lifecycle_rule_is_printed_without_secrets() {
     let none = semel(&["lifecycle", "--store", "redis://127.0.0.1"]).await;
     none.failed(3, "s3, gs or az");
 }
+
+#[tokio::test]
+async fn lifecycle_rule_for_the_keys_of_jobs_matches_their_folders() {
+    let line = [
+        "lifecycle",
+        "--store",
+        "s3://receipts/a",
+        "--jobs",
+        "--json",
+    ];
+    let rule = semel(&line).await.json();
+    assert_eq!(rule["Rules"][0]["ID"], "semel-job-keys", "{rule}");
+    assert_eq!(rule["Rules"][0]["Filter"]["Prefix"], "a/idempotency/");
+    assert_eq!(rule["Rules"][0]["Expiration"]["Days"], 31);
+    let more = [
+        "--environment",
+        "prod",
+        "--tenant",
+        "acme",
+        "--tenant",
+        "a/b",
+        "--retention",
+        "60d",
+    ];
+    let rule = semel(&[&line[..], &more[..]].concat()).await.json();
+    let rules = rule["Rules"].as_array().expect("rules");
+    let prefixes: Vec<_> = rules.iter().map(|rule| &rule["Filter"]["Prefix"]).collect();
+    assert_eq!(
+        prefixes,
+        [
+            "a/environments/prod/tenants/acme/idempotency/",
+            "a/environments/prod/tenants/a%2Fb/idempotency/"
+        ]
+    );
+    assert_eq!(rules[1]["Expiration"]["Days"], 61, "{rule}");
+    let alone = semel(&["lifecycle", "--store", "s3://receipts", "--tenant", "acme"]).await;
+    alone.failed(2, "--jobs");
+}

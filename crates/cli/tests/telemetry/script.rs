@@ -2,6 +2,7 @@
 
 use semel_server::telemetry::table::{self, MetricKind};
 
+use super::log_form::lines_have_the_form;
 use super::support::{Rig, pause, post};
 
 const ROUTES: &str = r#"
@@ -57,6 +58,8 @@ async fn metrics_match_the_script() {
         }
         pause().await;
     }
+    let age = rig.metrics().await.get("semel_oldest_run_age_seconds", &[]);
+    assert!(age > Some(0.0), "{age:?}");
     rig.gate.notify_one();
     for asked in [first, second] {
         assert_eq!(asked.await.unwrap().0, 200);
@@ -149,6 +152,7 @@ const FIGURES: &[(&str, &[&str], f64)] = &[
     ("semel_store_calls_total", &[r#"status="error""#], 0.0),
     ("semel_store_up", &[r#"backend="redis""#], 1.0),
     ("semel_breaker_state", &[], 0.0),
+    ("semel_oldest_run_age_seconds", &[], 0.0),
     ("semel_store_connections_active", &[], 1.0),
     ("semel_audit_lost_total", &[], 0.0),
 ];
@@ -189,7 +193,7 @@ async fn keys_payloads_and_secrets_are_nowhere_to_be_seen() {
             .await
             .1,
     );
-    rig.redis.kill();
+    rig.store.kill();
     let (status, problem) = rig.post("/orders", Some(&format!("{key}-2")), &body).await;
     assert_eq!(status, 503, "{problem}");
     told.push(problem);
@@ -218,6 +222,7 @@ async fn keys_payloads_and_secrets_are_nowhere_to_be_seen() {
     ] {
         rig.says(&format!("\"idempotency.{event}\"")).await;
     }
+    lines_have_the_form(&rig.log.lock());
     told.push(rig.log.lock().join("\n"));
     let audit = std::fs::read_to_string(rig.folder.join("audit.jsonl")).unwrap();
     assert!(audit.contains("IDEMPOTENCY_HIT"), "{audit}");

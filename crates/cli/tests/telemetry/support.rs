@@ -1,4 +1,4 @@
-//! The real program in front of a service, on a private Redis.
+//! The real program in front of a service, on a private store.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -23,10 +23,10 @@ pub(crate) async fn pause() {
 }
 
 /// A running program and its surroundings.
-pub(crate) struct Rig {
+pub(crate) struct Rig<S = RedisServer> {
     pub(crate) address: SocketAddr,
     pub(crate) admin: SocketAddr,
-    pub(crate) redis: RedisServer,
+    pub(crate) store: S,
     pub(crate) log: Arc<Mutex<Vec<String>>>,
     pub(crate) folder: PathBuf,
     /// Lets one slow request finish.
@@ -37,6 +37,14 @@ pub(crate) struct Rig {
 impl Rig {
     pub(crate) async fn start(more: &str) -> Self {
         let redis = RedisServer::start(&[]).await;
+        let url = redis.url();
+        Self::on(redis, &url, more).await
+    }
+}
+
+impl<S> Rig<S> {
+    /// The program with a store at `url`.
+    pub(crate) async fn on(store: S, url: &str, more: &str) -> Self {
         let gate = Arc::new(Notify::new());
         let upstream = service(&gate).await;
         let port = || SocketAddr::from(([127, 0, 0, 1], free_port()));
@@ -44,8 +52,7 @@ impl Rig {
         let folder = new_folder("telemetry");
         let file = folder.join("semel.toml");
         let settings = format!(
-            "listener.address = \"{address}\"\nadmin.address = \"{admin}\"\nadmin.open = true\nstore.url = \"{}\"\nupstream.urls = [\"http://{upstream}\"]\naudit.file = \"{}\"\n{more}",
-            redis.url(),
+            "listener.address = \"{address}\"\nadmin.address = \"{admin}\"\nadmin.open = true\nstore.url = \"{url}\"\nupstream.urls = [\"http://{upstream}\"]\naudit.file = \"{}\"\n{more}",
             folder.join("audit.jsonl").display(),
         );
         std::fs::write(&file, settings).expect("a file");
@@ -67,7 +74,7 @@ impl Rig {
         let rig = Self {
             address,
             admin,
-            redis,
+            store,
             log,
             folder,
             gate,

@@ -13,7 +13,7 @@ use super::response::Problem;
 use crate::claim::Claimed;
 use crate::clock::Tick;
 use crate::error::{Certainty, StoreError};
-use crate::event::{BreakerState, BusyReason, Step, StoreCall};
+use crate::event::{BreakerState, BusyReason, Step};
 use crate::policy::{Mode, OnBusy};
 
 /// How many times a claim without an answer is sent again before the caller gets an error.
@@ -111,8 +111,7 @@ impl Claimant<'_> {
         loop {
             self.pass_breaker(sent)?;
             let (engine, subject) = (self.engine, &self.request.subject);
-            let call = engine.store.claim(&self.claim);
-            let result = engine.call_sent_at(sent, subject, StoreCall::Claim, call);
+            let result = engine.claim_sent_at(sent, subject, &self.claim);
             let error = match result.await {
                 Ok(claimed) => {
                     self.report_breaker(self.engine.breaker.succeeded());

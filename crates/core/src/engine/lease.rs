@@ -201,6 +201,11 @@ impl HeldLease {
         })
     }
 
+    /// When the claim was sent that got the lease.
+    pub(super) const fn began(&self) -> Tick {
+        self.began
+    }
+
     fn extend(&self, sent: Tick, lease: Duration) {
         self.deadline
             .fetch_max(deadline(sent, lease), Ordering::SeqCst);

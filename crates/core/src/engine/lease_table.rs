@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use super::lease::HeldLease;
+use crate::clock::Tick;
 use crate::sync::Mutex;
 
 const SHARDS: usize = 16;
@@ -105,6 +106,24 @@ impl LeaseTable {
         }
         let more = end < shard.slots.len();
         Batch { due, next, more }
+    }
+
+    /// When the oldest lease was claimed.
+    pub(super) fn oldest(&self) -> Option<Tick> {
+        let mut oldest = None;
+        for shard in &self.shards {
+            let (mut from, mut more) = (0_usize, true);
+            while more {
+                let shard = shard.lock();
+                let end = shard.slots.len().min(from.saturating_add(BATCH));
+                let batch = shard.slots.get(from..end).unwrap_or_default();
+                let held = batch.iter().filter_map(|slot| slot.held.as_ref());
+                oldest = held.map(|held| held.began()).chain(oldest).min();
+                more = end < shard.slots.len();
+                from = end;
+            }
+        }
+        oldest
     }
 
     pub(super) const fn shards() -> std::ops::Range<usize> {

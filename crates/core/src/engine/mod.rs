@@ -332,6 +332,14 @@ impl Engine {
         self.shared.running.count()
     }
 
+    /// How long ago the oldest lease was claimed whose effect still runs in this process. `None` if
+    /// there is none. Leases that were handed out are not counted.
+    #[must_use]
+    pub fn oldest_run(&self) -> Option<Duration> {
+        let began = self.shared.renewals.oldest()?;
+        Some(self.shared.env.clock.now().since(began))
+    }
+
     /// How many keys this process claims or runs now.
     #[must_use]
     pub fn busy_keys(&self) -> usize {

@@ -88,6 +88,11 @@ fn first_due(now: u64, lease: Duration, deadline: u64) -> u64 {
 }
 
 impl Renewals {
+    /// When the oldest lease was claimed.
+    pub(super) fn oldest(&self) -> Option<Tick> {
+        self.table.oldest()
+    }
+
     /// Lets the watcher scan by `due`, and starts it if there is none.
     fn hurry(self: &Arc<Self>, env: &Env, due: u64) {
         let mut watch = self.watch.lock();

@@ -4,10 +4,11 @@ use std::future::Future;
 
 use super::Shared;
 use super::request::Subject;
+use crate::claim::{Claim, Claimed};
 use crate::clock::Tick;
 use crate::env::BoxFuture;
 use crate::error::StoreError;
-use crate::event::{Step, StoreCall};
+use crate::event::{ClaimAnswer, Step, StoreCall};
 use crate::identity::Identity;
 use crate::record::Record;
 use crate::store::{StoreResult, within};
@@ -33,7 +34,21 @@ impl Shared {
         call: BoxFuture<'_, StoreResult<T>>,
     ) -> StoreResult<T> {
         let result = within(&*self.env.clock, self.config.call_limit, call).await;
-        self.report_call(sent, subject, kind, result.as_ref().err());
+        self.report_call(sent, subject, kind, result.as_ref().map(|_| None));
+        result
+    }
+
+    /// Sends a claim, as [`Shared::call_sent_at`], and reports what the store answered.
+    pub(super) async fn claim_sent_at(
+        &self,
+        sent: Tick,
+        subject: &Subject,
+        claim: &Claim,
+    ) -> StoreResult<Claimed> {
+        let call = self.store.claim(claim);
+        let result = within(&*self.env.clock, self.config.call_limit, call).await;
+        let answer = result.as_ref().map(|claimed| Some(claimed.into()));
+        self.report_call(sent, subject, StoreCall::Claim, answer);
         result
     }
 
@@ -69,7 +84,12 @@ impl Shared {
                 Ok(Some(record)) => Subject::from_record(record, *identity),
                 Ok(None) | Err(_) => Subject::unknown(*identity),
             };
-            self.report_call(sent, &subject, StoreCall::Read, result.as_ref().err());
+            self.report_call(
+                sent,
+                &subject,
+                StoreCall::Read,
+                result.as_ref().map(|_| None),
+            );
         }
         result
     }
@@ -79,21 +99,21 @@ impl Shared {
         sent: Tick,
         subject: &Subject,
         call: StoreCall,
-        error: Option<&StoreError>,
+        result: Result<Option<ClaimAnswer>, &StoreError>,
     ) {
         if self.timed {
             let took = self.env.clock.now().since(sent);
-            let answered = error.is_none();
             self.emit(
                 subject,
                 Step::StoreCalled {
                     call,
                     took,
-                    answered,
+                    answered: result.is_ok(),
+                    claim: result.unwrap_or_default(),
                 },
             );
         }
-        if let Some(error) = error {
+        if let Err(error) = result {
             self.emit(
                 subject,
                 Step::StoreFailed {

@@ -54,6 +54,12 @@ pub enum Refusal {
     /// Tenant, principal or scope is invalid.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
+    /// The part of the path that names the scope can't be a part of it.
+    #[error(
+        "the part of the path that separates keys must have 1 to 64 of the characters A-Z a-z 0-9 \
+         - . _ ~ : @"
+    )]
+    Scope,
     /// The subject of the data is invalid.
     #[error(transparent)]
     Subject(#[from] DataSubjectError),
@@ -108,7 +114,7 @@ impl Refusal {
             Self::KeyTooOld => Code::KeyTooOld,
             Self::Payload(_) => Code::PayloadInvalid,
             Self::TenantRequired | Self::Namespace(_) => Code::TenantRequired,
-            Self::Subject(_) => Code::RequestInvalid,
+            Self::Scope | Self::Subject(_) => Code::RequestInvalid,
             Self::Ttl => Code::TtlInvalid,
             Self::BodyBroken => Code::BodyBroken,
             Self::BodySlow => Code::BodySlow,

@@ -14,6 +14,7 @@ mod paths;
 mod profiles;
 mod repeatable;
 mod replay;
+mod scopes;
 mod stored;
 mod storm;
 mod streaming;

@@ -231,6 +231,17 @@ async fn wrong_settings_are_refused_at_start() {
     ));
     let short = Route::new().retention(std::time::Duration::from_secs(1));
     assert!(matches!(build(short), Err(BuildError::Policy { .. })));
+    for scope in ["{intake}", "intake:{other}", "intake:{intake"] {
+        let builder = semel.http_builder();
+        let route = Route::new().scope(scope);
+        let built = builder.route("/intakes/{intake}/submit", route).build();
+        let error = built.map(drop).unwrap_err();
+        let named = error.to_string().contains("/intakes/{intake}/submit");
+        assert!(
+            matches!(error, BuildError::ScopeParameter { .. }) && named,
+            "{error}"
+        );
+    }
     let path = semel.http_builder().route("charges", Route::new()).build();
     assert_eq!(path.map(drop), Err(BuildError::Path("charges".to_owned())));
     let routed = semel

@@ -182,7 +182,10 @@ impl Inner {
     /// One that can't be read or changed keeps nobody from the others; a server that is gone ends
     /// it.
     pub(super) async fn reap(&self) -> Result<ReapReport, Error> {
-        let mut reaped = ReapReport::default();
+        let mut reaped = ReapReport {
+            idle: true,
+            ..ReapReport::default()
+        };
         let (mut first, mut in_a_row) = (None, 0);
         for path in self.paths().await? {
             let Err(error) = self.reap_one(&path, &mut reaped).await else {
@@ -209,6 +212,7 @@ impl Inner {
             reaped.swept += u64::from(self.sweep(&seen).await?);
             return Ok(());
         }
+        reaped.idle &= seen.task.status != Status::Running;
         if !self.has_lapsed(&seen.task) {
             return Ok(());
         }

@@ -40,13 +40,17 @@ impl Inner {
         leased: &mut Vec<JobLease>,
     ) -> Result<(), Error> {
         let mut until = None;
+        let tasks = self.base(&ask.tenant).join("tasks");
+        // One listing is enough for a small queue, so that one in which nothing happens is cheap.
+        let all = self.store.names(&tasks, None, PAGE).await?;
+        let all = (all.len() < PAGE).then_some(all);
         let first = usize::try_from(self.env.entropy.next_u128() % 16).unwrap_or(0);
         for offset in 0..SHARDS.len() {
             if self.is_past(until) {
                 return Ok(());
             }
-            let shard = SHARDS[(first + offset) % SHARDS.len()];
-            let mut found = self.due(ask, shard, until).await?;
+            let shard = tasks.clone().join(SHARDS[(first + offset) % SHARDS.len()]);
+            let mut found = self.due(ask, &shard, all.as_deref(), until).await?;
             found.sort_by_key(|seen| (std::cmp::Reverse(seen.task.priority), seen.task.due_us));
             for seen in found {
                 if self.is_past(until) {
@@ -69,17 +73,21 @@ impl Inner {
         until.is_some_and(|until| self.store.server_time() >= until)
     }
 
-    /// Tasks of a shard that may be started now; those found so far, once it is `until`.
+    /// Tasks of a shard that may be started now; those found so far, once it is `until`. `all` are
+    /// the names of all shards, if they are known.
     async fn due(
         &self,
         ask: &LeaseOptions,
-        shard: &str,
+        shard: &Path,
+        all: Option<&[Path]>,
         until: Option<Timestamp>,
     ) -> Result<Vec<TaskSnapshot>, Error> {
-        let folder = self.base(&ask.tenant).join("tasks").join(shard);
         let (mut due, mut after) = (Vec::new(), None);
         loop {
-            let names = self.store.names(&folder, after.as_ref(), PAGE).await?;
+            let names = match all {
+                Some(all) => of_shard(all, shard),
+                None => self.store.names(shard, after.as_ref(), PAGE).await?,
+            };
             for path in &names {
                 if self.is_past(until) {
                     return Ok(due);
@@ -154,4 +162,9 @@ impl Inner {
             span: ask.span,
         }))
     }
+}
+
+fn of_shard(all: &[Path], shard: &Path) -> Vec<Path> {
+    let is_there = |path: &&Path| path.prefix_matches(shard);
+    all.iter().filter(is_there).cloned().collect()
 }

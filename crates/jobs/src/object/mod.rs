@@ -48,8 +48,14 @@ use report::Reporter;
 /// How long a key is kept, unless a submitter says otherwise: 30 days.
 pub const DEFAULT_TTL: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
+/// The folder of the records of keys.
+const KEYS: &str = "idempotency";
+
 /// The most tasks that a process remembers to be done, so as not to read them again.
 const REMEMBERED: usize = 100_000;
+
+/// The longest pause between two looks of a worker that waits: each look is paid for.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Submissions at a time.
 const AT_ONCE: usize = 32;
@@ -106,10 +112,7 @@ impl ObjectQueue {
         config: QueueConfig,
         reporter: Option<Reporter>,
     ) -> Self {
-        let mut folder = store.folder();
-        if !environment.is_empty() {
-            folder = folder.join("environments").join(environment);
-        }
+        let folder = of_environment(store.folder(), environment);
         let inner = Inner {
             store: store.clone(),
             env: env.clone(),
@@ -121,6 +124,12 @@ impl ObjectQueue {
         Self {
             inner: Arc::new(inner),
         }
+    }
+
+    /// The folder of a tenant's keys, below the folder that the bucket's URL names.
+    #[must_use]
+    pub fn key_folder(environment: &str, tenant: &str) -> Path {
+        of_tenant(of_environment(Path::default(), environment), tenant).join(KEYS)
     }
 
     /// Where the record of a key lies.
@@ -135,6 +144,20 @@ impl ObjectQueue {
     pub fn task_path(&self, tenant: &str, id: JobId) -> Path {
         self.inner.task_path(tenant, id)
     }
+}
+
+fn of_environment(folder: Path, environment: &str) -> Path {
+    if environment.is_empty() {
+        return folder;
+    }
+    folder.join("environments").join(environment)
+}
+
+fn of_tenant(folder: Path, tenant: &str) -> Path {
+    if tenant.is_empty() {
+        return folder;
+    }
+    folder.join("tenants").join(tenant)
 }
 
 /// The files as a queue reads them, and as it would write them again: for `fuzz/`.
@@ -164,15 +187,11 @@ pub mod files {
 impl Inner {
     /// Those of two tenants never meet. Where there is one, its name is not part of any path.
     fn base(&self, tenant: &str) -> Path {
-        let folder = self.folder.clone();
-        if tenant.is_empty() {
-            return folder;
-        }
-        folder.join("tenants").join(tenant)
+        of_tenant(self.folder.clone(), tenant)
     }
 
     fn record_path(&self, tenant: &str, scope: &str, key_hash: &str) -> Path {
-        let folder = self.base(tenant).join("idempotency").join(scope);
+        let folder = self.base(tenant).join(KEYS).join(scope);
         folder.join(format!("{key_hash}.json"))
     }
 
@@ -254,6 +273,10 @@ impl Queue for ObjectQueue {
 
     fn counts(&self) -> QueueFuture<'_, JobCounts> {
         Box::pin(self.inner.counts())
+    }
+
+    fn longest_pause(&self) -> Duration {
+        LONGEST_PAUSE
     }
 
     fn name(&self) -> &'static str {

@@ -55,6 +55,10 @@ impl Reporter {
             took,
         };
         self.report(job, key, answered);
+        if let Placed::New(outcome, _) = placed {
+            let job_id = outcome.job().id.as_u128();
+            self.report(job, key, Step::JobSubmitted { job: job_id });
+        }
     }
 
     fn report(&self, job: &NewJob, key: &Key, step: Step) {

@@ -63,6 +63,7 @@ impl Inner {
             requeued,
             buried,
             swept,
+            idle: false,
         })
     }
 

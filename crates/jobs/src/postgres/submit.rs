@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use semel_core::engine::{Admission, Problem, Replayed, Request};
+use semel_core::event::{Event, Step};
 use semel_core::policy::{Mode, OnBusy, Policy, StoreDown};
 use semel_core::store::{Store, StoreResult};
 use semel_core::{
@@ -61,8 +62,8 @@ impl Inner {
                 written: Mutex::default(),
             });
             let engine = self.engine.with_store(run.clone());
-            let (namespace, policy) = (namespace.clone(), Arc::clone(&policy));
-            let request = Request::new(&engine, namespace, key, fingerprint, policy);
+            let (of, policy) = (namespace.clone(), Arc::clone(&policy));
+            let request = Request::new(&engine, of, key, fingerprint, policy);
             // With a token of our own the engine never releases the lease: a claim that won has its
             // job already.
             let request = request.with_token(Token(engine.env().entropy.next_u128()));
@@ -76,6 +77,11 @@ impl Inner {
             if let Some(answer) = self.outcome(&run, &identity, fingerprint, admitted).await? {
                 if !answer.is_duplicate() {
                     self.depths.add(&job);
+                    let made = Step::JobSubmitted {
+                        job: answer.job().id.as_u128(),
+                    };
+                    let event = Event::new(&namespace, key.hint(), identity, made);
+                    self.engine.report_event(&described(event, &job));
                 }
                 return Ok(answer);
             }
@@ -183,6 +189,12 @@ impl Inner {
             .with_store_down(StoreDown::Closed)
             .with_mode(Mode::Enforce)
     }
+}
+
+/// Says who submitted which kind of job.
+fn described<'a>(event: Event<'a>, job: &'a NewJob) -> Event<'a> {
+    let client = (!job.client.is_empty()).then_some(job.client.as_str());
+    event.with_actor(client).with_operation(job.kind.as_str())
 }
 
 /// What a record says of its job.

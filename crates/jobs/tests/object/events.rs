@@ -6,7 +6,7 @@ use std::time::Duration;
 use semel::Semel;
 use semel_core::event::{Event, Observer, Step};
 use semel_jobs::object::ObjectQueue;
-use semel_jobs::{Error, JobFailure, Jobs, QueueConfig};
+use semel_jobs::{Error, JobFailure, JobId, Jobs, QueueConfig};
 
 use crate::support::Bench;
 
@@ -25,6 +25,7 @@ impl Observer for Seen {
                 format!("mismatched, {is_told}")
             }
             Step::Settled { state, bytes, .. } => format!("settled, {state:?}, {bytes} bytes"),
+            Step::JobSubmitted { job } => format!("submitted, {}", JobId::from_u128(job)),
             Step::Answered { .. } => return,
             other => format!("{other:?}"),
         };
@@ -63,11 +64,17 @@ async fn events_say_what_happened_to_a_key_in_a_bucket() {
     let place = "/job:charge_customer";
     let line = |step: &str| format!("{place} nobody charge_customer [order] {step}");
 
-    bench.submit("order-0815", 5).await;
+    let submitted = bench.submit("order-0815", 5).await;
     bench.submit("order-0815", 5).await;
     let conflict = bench.try_submit("order-0815", 6).await;
     assert!(matches!(conflict, Err(Error::Conflict)), "{conflict:?}");
-    let steps = ["claimed, attempt 1", "busy, policy", "mismatched, true"];
+    let made = format!("submitted, {}", submitted.job().id);
+    let steps = [
+        "claimed, attempt 1",
+        &made,
+        "busy, policy",
+        "mismatched, true",
+    ];
     assert_eq!(seen.take(), steps.map(line));
 
     let leased = bench.take(Duration::from_secs(30)).await.expect("a task");

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use object_store::path::Path;
+use semel_jobs::object::ObjectQueue;
 use semel_jobs::{Error, JobAnswer, SubmitOutcome};
 
 use crate::support::Bench;
@@ -39,6 +41,14 @@ async fn o_layout_the_record_has_the_fields_and_the_place_of_the_document() {
         .record_path("", "charge_customer", "charge-ORD-123");
     let end = format!("/idempotency/charge_customer/{hash}.json");
     assert!(path.as_ref().ends_with(&end), "{path}");
+    // It is in the folder of `semel lifecycle --jobs`.
+    let root = bench.store.folder();
+    for tenant in ["", "acme", "a/b"] {
+        let keys = ObjectQueue::key_folder("", tenant);
+        let keys: Path = root.parts().chain(keys.parts()).collect();
+        let path = bench.queue.record_path(tenant, "charge_customer", "k");
+        assert!(path.prefix_matches(&keys), "{path} is not in {keys}");
+    }
     let id = record["task_id"].as_str().unwrap();
     let task = format!("tasks/{}/{id}.json", &id[id.len() - 1..]);
     assert_eq!(bench.tasks().await, std::slice::from_ref(&task));

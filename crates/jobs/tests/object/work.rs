@@ -220,3 +220,26 @@ async fn a_dead_letter_that_another_process_retries_is_given_out_again() {
     let again = again.unwrap().pop().expect("the job");
     assert_eq!((again.id, again.attempt), (job.id, 1));
 }
+
+#[tokio::test]
+async fn a_look_for_work_costs_one_listing_while_the_queue_is_small() {
+    let (proxy, bench) = Bench::new().await.behind_a_proxy().await;
+    let _ = proxy.requests();
+    assert!(bench.take(LONG).await.is_none());
+    assert_eq!(proxy.requests(), ["GET"]);
+    bench.submit("k-1", 5).await;
+    let _ = proxy.requests();
+    let leased = bench.take(LONG).await.expect("a task");
+    // The listing, the task, and its replacement.
+    assert_eq!(proxy.requests(), ["GET", "GET", "PUT"]);
+    // The tenants, the tasks, and the one that runs.
+    let queue = bench.jobs.queue();
+    assert!(!queue.reap().await.unwrap().idle, "a lease may lapse");
+    assert_eq!(proxy.requests(), ["GET", "GET", "GET"]);
+    let done = queue.complete(leased.id, leased.token, "1".into()).await;
+    done.unwrap();
+    assert!(queue.reap().await.unwrap().idle);
+    let _ = proxy.requests();
+    assert!(queue.reap().await.unwrap().idle);
+    assert_eq!(proxy.requests(), ["GET", "GET"]);
+}

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use semel_core::event::{Event, Step};
 use semel_core::{Identity, KeyHint, Namespace, Timestamp};
+use semel_jobs::JobId;
 use semel_telemetry::labels;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -322,6 +323,7 @@ fn describe_rare_step(step: &Step) -> (&'static str, Option<&'static str>, Value
         Step::Observed { decision } => json!({"would": decision.as_str()}),
         Step::Refused { code } => json!({"code": code.as_str()}),
         Step::Oversized { bytes, most } => json!({"bytes": bytes, "most": most}),
+        Step::JobSubmitted { job } => json!({"job_id": JobId::from_u128(*job).to_string()}),
         _ => Value::Null,
     };
     let kind = match step {
@@ -335,6 +337,7 @@ fn describe_rare_step(step: &Step) -> (&'static str, Option<&'static str>, Value
         Step::Observed { .. } => "idempotency.observed",
         Step::Refused { .. } => "idempotency.refused",
         Step::Oversized { .. } => "idempotency.cache.oversized",
+        Step::JobSubmitted { .. } => "job.submitted",
         _ => "idempotency.other",
     };
     (kind, None, detail)

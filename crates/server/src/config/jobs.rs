@@ -26,7 +26,8 @@ pub struct Jobs {
     /// How long a job waits after its first failure. Each further failure doubles this, up to an
     /// hour.
     pub backoff: Span,
-    /// How often to look for jobs whose worker has disappeared.
+    /// How often to look for jobs whose worker has disappeared. In a bucket the pauses grow to ten
+    /// times as long while no job runs.
     pub reap_every: Span,
     /// The maximum number of waiting jobs of one kind. Further submissions get 429. Unlimited if
     /// not set. Not available in a bucket.

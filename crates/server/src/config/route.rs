@@ -58,8 +58,10 @@ pub struct RouteSettings {
     /// response to `GET …/v1/config` gets `idempotency-key-lifetime`. Default: depends on the
     /// profile.
     pub announce: Option<bool>,
-    /// The scope of the keys. Routes with the same scope share their keys. Default: the path of the
-    /// route, or `http` for requests that match no route.
+    /// The scope of the keys. Routes with the same scope share their keys. `{name}` after a text,
+    /// as in `intake:{intake}`, stands for that segment of the path: each intake then has keys of
+    /// its own. Such a segment has 1 to 64 of the characters `A-Z a-z 0-9 - . _ ~ : @`; another one
+    /// is refused. Default: the path of the route, or `http` for requests that match no route.
     pub scope: Option<String>,
     /// The name of the operation in logs, metrics and the audit trail: routes that share a scope
     /// differ by it.

@@ -60,10 +60,13 @@ impl Reaper {
             (Arc::downgrade(jobs.queue()), semel.engine().env().clone());
         let clock = Arc::clone(&env.clock);
         env.spawn.spawn(Box::pin(async move {
+            let mut pause = every;
             loop {
-                clock.sleep(every).await;
+                clock.sleep(pause).await;
                 let Some(queue) = queue.upgrade() else { return };
-                match queue.reap().await {
+                let reaped = queue.reap().await;
+                pause = next_pause(pause, every, reaped.as_ref().is_ok_and(|it| it.idle));
+                match reaped {
                     Ok(reaped) if reaped.requeued + reaped.buried > 0 => tracing::warn!(
                         requeued = reaped.requeued,
                         buried = reaped.buried,
@@ -80,5 +83,36 @@ impl Reaper {
                 }
             }
         }));
+    }
+}
+
+/// How many times as long as it should the reaper waits at most while no job runs.
+const MOST_PAUSES: u32 = 10;
+
+/// The pause before the next look: twice as long each time, while no job runs.
+fn next_pause(pause: Duration, every: Duration, is_idle: bool) -> Duration {
+    match is_idle {
+        true => pause
+            .saturating_mul(2)
+            .min(every.saturating_mul(MOST_PAUSES)),
+        false => every,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_reaper_looks_less_and_less_often() {
+        let every = Duration::from_secs(1);
+        let mut pause = every;
+        let mut pauses = Vec::new();
+        for _ in 0..5 {
+            pause = next_pause(pause, every, true);
+            pauses.push(pause.as_secs());
+        }
+        assert_eq!(pauses, [2, 4, 8, 10, 10]);
+        assert_eq!(next_pause(pause, every, false), every);
     }
 }

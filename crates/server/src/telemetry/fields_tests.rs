@@ -6,8 +6,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use semel_core::claim::Mismatch;
 use semel_core::event::{
-    BreakerState, BusyReason, Ending, Event, LookupResult, Observer, ShadowDecision, Step,
-    StoreCall,
+    BreakerState, BusyReason, ClaimAnswer, Ending, Event, LookupResult, Observer, ShadowDecision,
+    Step, StoreCall,
 };
 use semel_core::{Certainty, Code, Fence, Fingerprint, Identity, KeyRules, Namespace, State};
 use semel_core::{StoreErrorKind, Timestamp};
@@ -45,6 +45,7 @@ fn steps() -> Vec<Step> {
         call: StoreCall::Claim,
         took,
         answered: true,
+        claim: Some(ClaimAnswer::Hit),
     };
     let breaker = |state| Step::Breaker {
         state,
@@ -117,6 +118,7 @@ fn steps() -> Vec<Step> {
             fence: FENCE,
         },
         Step::Deleted,
+        Step::JobSubmitted { job: 7 },
         Step::Oversized { bytes: 10, most: 8 },
         Step::Observed {
             decision: ShadowDecision::Replay,

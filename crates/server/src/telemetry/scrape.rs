@@ -99,6 +99,9 @@ impl MetricsState {
             .gauge(&t::RUNNING, &[])
             .set(engine.running() as f64);
         registry
+            .gauge(&t::OLDEST_RUN, &[])
+            .set(engine.oldest_run().unwrap_or_default().as_secs_f64());
+        registry
             .gauge(&t::WAITING, &[])
             .set(engine.waiting() as f64);
         registry

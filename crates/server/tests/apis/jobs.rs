@@ -110,7 +110,7 @@ async fn j1_submission_response_matches_the_document() {
 #[ignore = "needs servers"]
 async fn j7_2_collision_is_409_and_audited() {
     for bench in benches(&Settings::default()).await {
-        bench.submit("collides-1", 5).await;
+        let first = bench.submit("collides-1", 5).await;
         let other = bench.submit("collides-1", 6).await;
         assert_eq!((other.status, other.code()), (409, "idempotency_conflict"));
         assert_eq!(
@@ -127,6 +127,16 @@ async fn j7_2_collision_is_409_and_audited() {
             let who = (entry["actor"].as_str(), entry["operation"].as_str());
             assert_eq!(who, (Some("till-7"), Some("charge")), "{entry}");
         }
+        // From the hit to the job.
+        let hit = audited
+            .iter()
+            .find(|entry| entry["code"] == "IDEMPOTENCY_HIT");
+        let made = |entry: &&Value| {
+            entry["type"] == "job.submitted" && Some(&entry["id"]) == hit.map(|hit| &hit["id"])
+        };
+        let made: Vec<&Value> = audited.iter().filter(made).collect();
+        assert_eq!(made.len(), 1, "{audited:?}");
+        assert_eq!(made[0]["detail"]["job_id"], first.body["job_id"]);
         let collision = |entry: &&Value| entry["code"] == "IDEMPOTENCY_KEY_COLLISION";
         let collision = audited.iter().find(collision).unwrap();
         let hash = |name: &str| collision["detail"][name].as_str().unwrap().to_owned();

@@ -15,6 +15,7 @@ mod limits;
 mod lost;
 mod quotas;
 mod replays;
+mod scopes;
 mod support;
 mod tls;
 mod tokens;

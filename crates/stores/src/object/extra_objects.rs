@@ -18,11 +18,7 @@ impl ObjectStore {
     /// The folder that the URL names; empty if it names none.
     #[must_use]
     pub fn folder(&self) -> Path {
-        let root = &self.inner.root;
-        if root.as_ref() == DEFAULT_PREFIX {
-            return Path::default();
-        }
-        root.clone()
+        extra_folder(&self.inner.root)
     }
 
     /// Creates an object (`instead_of` is `None`), or replaces exactly that version. `None` if
@@ -105,4 +101,12 @@ impl ObjectStore {
     pub async fn pause(&self, tried: u32) {
         self.inner.link.pause(tried).await;
     }
+}
+
+/// Where other objects lie in a bucket whose records lie in `root`.
+pub(super) fn extra_folder(root: &Path) -> Path {
+    if root.as_ref() == DEFAULT_PREFIX {
+        return Path::default();
+    }
+    root.clone()
 }

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use object_store::path::Path;
 use semel_core::store::StoreResult;
 use serde_json::{Value, json};
 
+use super::extra_objects::extra_folder;
 use super::url::{Cloud, Target};
 
 /// A rule, and the command that sets it.
@@ -28,21 +30,46 @@ pub struct Lifecycle {
 /// # Errors
 /// If the URL can't be used.
 pub fn lifecycle(url: &str, retention: Duration) -> StoreResult<Lifecycle> {
-    const DAY: u64 = 24 * 60 * 60;
     let target = Target::parse(url)?;
-    let bucket = &target.bucket;
     let folder = format!("{}/", target.prefix);
+    Ok(rule_for(&target, "semel-expired", &[folder], retention))
+}
+
+/// The same for other objects: those in these folders, which lie below the folder that the URL
+/// names. `name` is the name of the rule.
+///
+/// # Errors
+/// If the URL can't be used.
+pub fn lifecycle_of(
+    url: &str,
+    name: &str,
+    folders: &[Path],
+    retention: Duration,
+) -> StoreResult<Lifecycle> {
+    let target = Target::parse(url)?;
+    let root = extra_folder(&target.root());
+    let place = |folder: &Path| {
+        let parts = root.parts().chain(folder.parts());
+        format!("{}/", parts.collect::<Path>())
+    };
+    let folders: Vec<String> = folders.iter().map(place).collect();
+    Ok(rule_for(&target, name, &folders, retention))
+}
+
+fn rule_for(target: &Target, name: &str, folders: &[String], retention: Duration) -> Lifecycle {
+    const DAY: u64 = 24 * 60 * 60;
+    let bucket = &target.bucket;
     let days = retention.as_secs().div_ceil(DAY) + 1;
     let (rule, command) = match target.cloud {
         Cloud::S3 => (
-            json!({"Rules": [{
-                "ID": "semel-expired",
+            json!({"Rules": folders.iter().zip(1..).map(|(folder, number)| json!({
+                "ID": if number == 1 { name.to_owned() } else { format!("{name}-{number}") },
                 "Status": "Enabled",
                 "Filter": {"Prefix": folder},
                 "Expiration": {"Days": days},
                 // In a bucket with versioning, every settlement leaves an old version.
                 "NoncurrentVersionExpiration": {"NoncurrentDays": 1},
-            }]}),
+            })).collect::<Vec<_>>()}),
             format!(
                 "aws s3api put-bucket-lifecycle-configuration --bucket {bucket} --lifecycle-configuration file://rule.json"
             ),
@@ -50,29 +77,32 @@ pub fn lifecycle(url: &str, retention: Duration) -> StoreResult<Lifecycle> {
         Cloud::Gcs => (
             json!({"rule": [{
                 "action": {"type": "Delete"},
-                "condition": {"age": days, "matchesPrefix": [folder]},
+                "condition": {"age": days, "matchesPrefix": folders},
             }]}),
             format!("gcloud storage buckets update gs://{bucket} --lifecycle-file=rule.json"),
         ),
         Cloud::Azure => (
             json!({"rules": [{
                 "enabled": true,
-                "name": "semel-expired",
+                "name": name,
                 "type": "Lifecycle",
                 "definition": {
                     "actions": {"baseBlob": {"delete": {"daysAfterModificationGreaterThan": days}}},
-                    "filters": {"blobTypes": ["blockBlob"], "prefixMatch": [format!("{bucket}/{folder}")]},
+                    "filters": {
+                        "blobTypes": ["blockBlob"],
+                        "prefixMatch": folders.iter().map(|folder| format!("{bucket}/{folder}")).collect::<Vec<_>>(),
+                    },
                 },
             }]}),
             "az storage account management-policy create --account-name NAME --resource-group GROUP --policy @rule.json"
                 .to_owned(),
         ),
     };
-    Ok(Lifecycle {
+    Lifecycle {
         rule,
         days,
         command,
-    })
+    }
 }
 
 #[cfg(test)]
@@ -97,6 +127,33 @@ mod tests {
         ] {
             let rule = lifecycle(url, Duration::from_secs(86_400)).unwrap();
             assert!(rule.rule.to_string().contains(folder), "{}", rule.rule);
+        }
+    }
+
+    #[test]
+    fn other_objects_lie_below_the_folder_of_the_url() {
+        let folders = [Path::from("keys"), Path::from("tenants/a/keys")];
+        let span = Duration::from_secs(1);
+        let prefixes = |url: &str| {
+            let made = lifecycle_of(url, "keys", &folders, span).unwrap();
+            let rules = made.rule["Rules"].as_array().cloned().unwrap_or_default();
+            let prefix = |rule: &Value| format!("{} {}", rule["ID"], rule["Filter"]["Prefix"]);
+            rules.iter().map(prefix).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            prefixes("s3://bucket/a/b"),
+            [
+                "\"keys\" \"a/b/keys/\"",
+                "\"keys-2\" \"a/b/tenants/a/keys/\""
+            ]
+        );
+        assert_eq!(prefixes("s3://bucket")[0], "\"keys\" \"keys/\"");
+        for (url, first) in [
+            ("gs://b/a", "\"a/keys/\""),
+            ("az://x:y@b/a", "\"b/a/keys/\""),
+        ] {
+            let made = lifecycle_of(url, "keys", &folders, span).unwrap();
+            assert!(made.rule.to_string().contains(first), "{}", made.rule);
         }
     }
 

@@ -56,7 +56,7 @@ use url::Target;
 pub use bodies::ObjectBodies;
 pub use error::ERRORS;
 pub use extra_objects::Version;
-pub use lifecycle::{Lifecycle, lifecycle};
+pub use lifecycle::{Lifecycle, lifecycle, lifecycle_of};
 pub use url::{Cloud, DEFAULT_PREFIX, MIN_CLOCK_MARGIN};
 
 /// Checks that the URL can be parsed, without connecting. For `fuzz/`.

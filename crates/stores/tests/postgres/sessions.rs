@@ -1,12 +1,51 @@
-//! Sessions that an administrator ends: in mid-statement, and while they wait in the pool.
+//! Sessions: shared by many callers; and ended by an administrator, in mid-statement and while they
+//! wait in the pool.
 
-use semel_core::{Settled, Store};
+use std::collections::BTreeSet;
+
+use semel_core::{Settled, Store, StoreAdmin as _};
 use semel_stores::postgres::PostgresStore;
 use semel_testkit::private::PostgresServer;
 use sqlx::PgPool;
 
 use crate::open;
 use crate::support::{complete, fresh, sleep, won};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_callers_share_four_sessions() {
+    const CALLERS: usize = 100;
+    let server = PostgresServer::start(&[]).await;
+    let store = open(&format!("{}?max_connections=4", server.url())).await;
+    let call = |store: PostgresStore| async move {
+        for _ in 0..10 {
+            let claim = fresh();
+            let lease = won(&store, &claim).await;
+            store.settle(&lease, &complete("done")).await.unwrap();
+            assert!(store.read(&claim.identity).await.unwrap().is_some());
+        }
+    };
+    let callers: Vec<_> = (0..CALLERS)
+        .map(|_| tokio::spawn(call(store.clone())))
+        .collect();
+    let sessions = "select pid from pg_stat_activity where application_name = 'semel'";
+    let mut seen = BTreeSet::new();
+    loop {
+        let done = callers.iter().all(tokio::task::JoinHandle::is_finished);
+        let now = server.sql("postgres", sessions);
+        seen.extend(now.lines().map(str::to_owned));
+        if done {
+            break;
+        }
+        sleep(5).await;
+    }
+    for caller in callers {
+        caller.await.unwrap();
+    }
+    // All calls went over the same sessions; none was replaced.
+    assert!((1..=4).contains(&seen.len()), "{seen:?}");
+    let connections = store.connections().expect("a pool");
+    assert_eq!((connections.most, connections.exhausted), (4, 0));
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn session_killed_during_a_statement_is_replaced() {

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use semel_core::CrashPolicy;
 use semel_core::store::{Query, Store as _};
+use semel_core::{CrashPolicy, Identity, Key, Namespace, Secret};
+use semel_stores::redis::RedisStore;
 use semel_testkit::private::{RedisServer, new_folder};
 
 use super::support::{
@@ -233,4 +234,38 @@ async fn a_numbered_database_and_a_store_without_a_password_open() {
     let other = open(&url).await;
     assert!(other.read(&claim.identity).await.unwrap().is_none());
     scene.store().delete(&claim.identity).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_callers_share_the_connections_of_one() {
+    let server = RedisServer::start(&[]).await;
+    let store = open(&server.url()).await;
+    let made = || {
+        let info = server.ask(&["INFO", "stats"]);
+        let count = info
+            .lines()
+            .find_map(|line| line.strip_prefix("total_connections_received:"));
+        let count = count.and_then(|text| text.trim().parse::<u64>().ok());
+        count.expect("a count")
+    };
+    let call = |store: RedisStore, callers: u32| async move {
+        for number in 0..20 {
+            let identity = Identity::new(
+                &Secret::none(),
+                &Namespace::new("", "", "shared").expect("a namespace"),
+                &Key::parse(&format!("k-{callers}-{number}")).expect("a key"),
+            );
+            assert!(store.read(&identity).await.unwrap().is_none());
+        }
+    };
+    call(store.clone(), 0).await;
+    let before = made();
+    let callers: Vec<_> = (1..=100)
+        .map(|number| tokio::spawn(call(store.clone(), number)))
+        .collect();
+    for caller in callers {
+        caller.await.unwrap();
+    }
+    // The one that asks for the count.
+    assert_eq!(made() - before, 1);
 }

@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use semel_core::event::{BreakerState, BusyReason, Ending, Event, Observer, Step, StoreCall};
+use semel_core::event::{BreakerState, BusyReason, Ending, Event, Observer, Step};
 use semel_core::time::{rfc3339_millis, to_millis};
 use tracing::Level;
 
@@ -121,7 +121,9 @@ impl EventLog {
     fn log_store_event(&self, event: &Event<'_>) {
         let backend = self.backend;
         match event.step {
-            Step::StoreCalled { call, took, .. } => {
+            Step::StoreCalled {
+                call, took, claim, ..
+            } => {
                 let (store_call, duration_ms) = (call.as_str(), to_millis(took));
                 if took >= self.slow_store {
                     let threshold_ms = to_millis(self.slow_store);
@@ -135,7 +137,9 @@ impl EventLog {
                         duration_ms,
                         threshold_ms,
                     );
-                } else if call == StoreCall::Claim && self.logs_debug(event) {
+                } else if let Some(answer) = claim
+                    && self.logs_debug(event)
+                {
                     line!(
                         DEBUG,
                         event,
@@ -143,6 +147,7 @@ impl EventLog {
                         "the store was asked",
                         store_call,
                         backend,
+                        result = answer.as_str(),
                         storage_duration_ms = duration_ms,
                     );
                 }

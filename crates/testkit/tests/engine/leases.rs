@@ -54,6 +54,25 @@ async fn p31_a_long_effect_is_renewed_and_never_taken_over() {
 }
 
 #[tokio::test]
+async fn age_of_the_oldest_run_is_known_while_it_runs() {
+    let (rig, effects, gate) = (Rig::new(), Effects::default(), Gate::default());
+    let policy = Policy::default();
+    assert_eq!(rig.engine.oldest_run(), None);
+    let first = rig.start("first", &policy, effects.answer_after("one", &gate));
+    rig.pass(Duration::from_secs(40)).await;
+    let other = Gate::default();
+    let second = rig.start("second", &policy, effects.answer_after("two", &other));
+    rig.pass(Duration::from_secs(20)).await;
+    assert_eq!(rig.engine.oldest_run(), Some(Duration::from_secs(60)));
+    gate.open();
+    first.await.unwrap();
+    assert_eq!(rig.engine.oldest_run(), Some(Duration::from_secs(20)));
+    other.open();
+    second.await.unwrap();
+    assert_eq!(rig.engine.oldest_run(), None);
+}
+
+#[tokio::test]
 async fn p31_short_and_long_leases_are_renewed_side_by_side() {
     let (rig, effects, gate) = (Rig::new(), Effects::default(), Gate::default());
     let long = Policy::default().with_lease(Duration::from_secs(3000));
