@@ -336,6 +336,7 @@ mod tests {
             call: StoreCall::Read,
             took: Duration::from_millis(1),
             answered: true,
+            claim: None,
         };
         let nobody = Identity::from_bytes([0; 32]);
         let event = Event::new(&namespace, KeyHint::default(), nobody, step);
