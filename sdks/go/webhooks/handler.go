@@ -59,10 +59,12 @@ func (h Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, h.Verifier.maxBody()))
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		err = refused(TooLarge)
+		h.answerError(w, r, refused(TooLarge))
+		return
 	}
 	if err != nil {
-		h.answerError(w, r, err)
+		// The connection broke. It isn't logged, as anybody can do that.
+		http.Error(w, "not handled", http.StatusBadRequest)
 		return
 	}
 	var returned error
@@ -111,12 +113,12 @@ func answer(w http.ResponseWriter, value any) {
 }
 
 func (h Handler) answerError(w http.ResponseWriter, r *http.Request, err error) {
-	if refusal, ok := errors.AsType[*RefusedError](err); ok {
-		http.Error(w, refusal.Error(), refusal.Status())
-		return
-	}
 	if isSettled(err) {
 		answer(w, nil)
+		return
+	}
+	if refusal, ok := errors.AsType[*RefusedError](err); ok {
+		http.Error(w, refusal.Error(), refusal.Status())
 		return
 	}
 	if problem, ok := errors.AsType[*semel.ProblemError](err); ok && problem.Status >= 400 {

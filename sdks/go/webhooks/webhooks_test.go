@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	semel "github.com/semel-rs/semel/sdks/go"
@@ -307,6 +308,12 @@ func TestAnErrorIsLoggedWithoutThePayload(t *testing.T) {
 		if strings.Contains(line, "evt_1") || strings.Contains(line, "4242") {
 			t.Errorf("%q", line)
 		}
+	}
+	broken := httptest.NewRequest("POST", "/stripe", iotest.ErrReader(errors.New("the connection broke")))
+	var out bytes.Buffer
+	slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil)))
+	if own.handler.ServeHTTP(httptest.NewRecorder(), broken); out.Len() != 0 {
+		t.Errorf("anybody can make it log %q", out.String())
 	}
 	fine, final := newEndpoint(t), newEndpoint(t)
 	final.err = semel.Final("unknown customer")

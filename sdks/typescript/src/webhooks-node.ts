@@ -30,7 +30,8 @@ export function webhook(verifier: Verifier, options: WebhookOptions, handle: Han
         }
         if (response.headersSent) response.destroy();
         else response.writeHead(500).end();
-        report(error);
+        // A body that never came whole is nothing to report: anybody can send one.
+        if (request.complete) report(error);
       });
   };
 }

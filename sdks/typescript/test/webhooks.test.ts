@@ -2,7 +2,7 @@
 import { createHmac } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { type Server, createServer } from "node:http";
-import type { AddressInfo } from "node:net";
+import { type AddressInfo, connect } from "node:net";
 import { inspect } from "node:util";
 import express from "express";
 import fastify from "fastify";
@@ -311,11 +311,34 @@ describe("an error of a handler in Node's own server", () => {
     return status;
   };
 
+  let server: Server;
+  beforeEach(() => {
+    server = createServer();
+  });
+
   test("is told to the program", async () => {
     const told: unknown[] = [];
     const error = new Error("no database");
     expect(await failing(error, { report: (each) => told.push(each) })).toBe(500);
     expect(told).toEqual([error]);
+  });
+
+  test("is none where a sender leaves before its body is whole", async () => {
+    const told: unknown[] = [];
+    const handler = webhook(stripe(SECRET), { semel: fake.semel(), report: (each) => told.push(each) }, () => expect.fail("it ran"));
+    const closed = new Promise<void>((resolve) => {
+      server.on("request", (request, response) => {
+        response.on("close", resolve);
+        handler(request, response);
+        request.once("data", () => socket.destroy());
+      });
+    });
+    const ran = await listening(server);
+    const socket = connect((server.address() as AddressInfo).port, "127.0.0.1");
+    socket.write("POST /stripe HTTP/1.1\r\nHost: shop\r\nContent-Length: 20\r\n\r\n{}");
+    await closed;
+    await ran.stop();
+    expect(told).toEqual([]);
   });
 
   test("is printed where the program doesn't ask for it", async () => {
