@@ -51,8 +51,7 @@ pub enum BuildError {
     /// The scope names a part of the path that the route doesn't have.
     #[error(
         "the scope {scope:?} of route {route} can't be filled: it must begin with a text of its \
-         own, each {{name}} in it must be a segment of the path, and with 64 bytes for each it must \
-         have at most 128 bytes"
+         own, of at most 64 bytes, and each {{name}} in it must be a segment of the path"
     )]
     ScopeParameter {
         /// The route's path, or `*` for the defaults.

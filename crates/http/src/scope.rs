@@ -40,18 +40,15 @@ impl ScopeTemplate {
             rest = more;
         }
         parts.push(ScopePart::Text(rest.to_owned()));
-        let length = |part: &ScopePart| match part {
-            ScopePart::Text(text) => text.len(),
-            ScopePart::Segment(_) => MAX_VALUE_BYTES,
-        };
-        let is_well_formed = |part: &ScopePart| match part {
-            ScopePart::Text(text) => !text.contains('}'),
-            ScopePart::Segment(_) => true,
-        };
-        let longest: usize = parts.iter().map(length).sum();
+        let texts = parts.iter().filter_map(|part| match part {
+            ScopePart::Text(text) => Some(text.as_str()),
+            ScopePart::Segment(_) => None,
+        });
+        let text = texts.collect::<String>();
         // Otherwise a caller could name the scope of another route, or one of Semel's own.
         let is_open = scope.starts_with('{');
-        if is_open || longest > MAX_PART_BYTES || !parts.iter().all(is_well_formed) {
+        let is_too_long = text.len() > MAX_PART_BYTES - MAX_VALUE_BYTES;
+        if is_open || is_too_long || text.contains('}') {
             return Err(refuse());
         }
         Ok(Some(Self(parts)))
@@ -75,7 +72,9 @@ impl ScopeTemplate {
                 }
             });
         }
-        Ok(scope)
+        // Several values may be too long together.
+        let fits = scope.len() <= MAX_PART_BYTES;
+        fits.then_some(scope).ok_or(Refusal::Scope)
     }
 }
 
@@ -112,6 +111,12 @@ mod tests {
         for path in ["/i/a%20b", "/i/caf%C3%A9", "/i/a&b", &long] {
             assert_eq!(fill("i:{i}", "/i/{i}", path), Err(Refusal::Scope), "{path}");
         }
+        let two = |length: usize| {
+            let value = "a".repeat(length);
+            fill("x{a}{b}", "/{a}/{b}", &format!("/{value}/{value}"))
+        };
+        assert_eq!(two(60).unwrap().len(), 121);
+        assert_eq!(two(64), Err(Refusal::Scope));
         for path in ["/i/a;x=1", "/i/a%2Fb", "/i//a", "/i/a%00"] {
             let filled = fill("i:{i}", "/i/{i}", path);
             assert_eq!(filled, Err(Refusal::PathAmbiguous), "{path}");

@@ -59,9 +59,11 @@ async fn age_of_the_oldest_run_is_known_while_it_runs() {
     let policy = Policy::default();
     assert_eq!(rig.engine.oldest_run(), None);
     let first = rig.start("first", &policy, effects.answer_after("one", &gate));
+    settle_down().await;
     rig.pass(Duration::from_secs(40)).await;
     let other = Gate::default();
     let second = rig.start("second", &policy, effects.answer_after("two", &other));
+    settle_down().await;
     rig.pass(Duration::from_secs(20)).await;
     assert_eq!(rig.engine.oldest_run(), Some(Duration::from_secs(60)));
     gate.open();
