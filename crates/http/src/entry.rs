@@ -8,7 +8,6 @@ use http::header::{self, HeaderValue};
 use http::request::Parts;
 use http::{Request, Version};
 use http_body::Body as HttpBody;
-use semel_core::Timestamp;
 use semel_core::engine;
 use semel_core::event::{ShadowDecision, Step};
 use semel_core::policy::Mode;
@@ -190,7 +189,7 @@ where
     if !rules.key.needs_body() {
         key = rules.key.find(parts, &[], &shared.key_rules)?;
         match &key {
-            Some(key) => rules.check_key(key, parts, now(shared))?,
+            Some(key) => rules.check_key(key, parts, &*shared.engine.env().clock)?,
             None => return without_key(rules, parts),
         }
     }
@@ -204,7 +203,7 @@ where
     if rules.key.needs_body() {
         key = rules.key.find(parts, &body, &shared.key_rules)?;
         if let Some(key) = &key {
-            rules.check_key(key, parts, now(shared))?;
+            rules.check_key(key, parts, &*shared.engine.env().clock)?;
         }
     }
     let Some(key) = key else {
@@ -246,10 +245,6 @@ fn name(mut request: engine::Request, rules: &Rules, principal: Option<String>) 
         request = request.with_operation(Arc::clone(operation));
     }
     request
-}
-
-fn now(shared: &LayerState) -> Timestamp {
-    shared.engine.env().clock.wall()
 }
 
 fn without_key(rules: &Rules, parts: &Parts) -> Result<Option<KeyedParts>, Refusal> {

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, Method, Request};
 use semel_core::engine::Engine;
 use semel_core::event::Step;
 use semel_core::policy::{Mode, OnBusy, Policy};
-use semel_core::{CrashPolicy, DataSubject, Key, KeyForm, KeyRules, Namespace, Timestamp};
+use semel_core::{Clock, CrashPolicy, DataSubject, Key, KeyForm, KeyRules, Namespace};
 
 use crate::announce::{self, KeyTerms};
 use crate::credentials::{CountedCredential, CredentialRules};
@@ -230,7 +230,7 @@ impl Rules {
         &self,
         key: &Key,
         parts: &Parts,
-        now: Timestamp,
+        clock: &dyn Clock,
     ) -> Result<(), Refusal> {
         let form = self.key_form;
         if !form.fits(key) {
@@ -243,6 +243,7 @@ impl Rules {
             true => repeatable::first_sent(&parts.headers)?,
             false => key.created_at().ok_or(Refusal::KeyUntimed)?,
         };
+        let now = clock.wall();
         if made.since(now) > TOLERANCE {
             Err(Refusal::KeyAhead)
         } else if now.since(made) > age {
