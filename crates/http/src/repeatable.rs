@@ -10,7 +10,8 @@ use crate::problem::Refusal;
 pub const REPEATABILITY_REQUEST_ID: HeaderName =
     HeaderName::from_static("repeatability-request-id");
 
-/// When the first attempt of a repeatable request was sent, such as `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// When the first attempt of a repeatable request was sent, such as
+/// `Sun, 06 Nov 1994 08:49:37 GMT`.
 pub const REPEATABILITY_FIRST_SENT: HeaderName =
     HeaderName::from_static("repeatability-first-sent");
 

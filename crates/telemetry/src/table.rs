@@ -2,6 +2,7 @@
 
 /// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum MetricKind {
     /// A value that only grows.
     Counter,
@@ -25,6 +26,7 @@ impl MetricKind {
 
 /// A metric.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Metric {
     /// The name, including the unit.
     pub name: &'static str,
@@ -251,6 +253,7 @@ table! {
 /// The name of a metric in another document, and the metric of [`ALL`] or the recording rule in
 /// `deploy/prometheus/recording.yaml` that corresponds to it.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Mapping {
     /// The name in the document.
     pub theirs: &'static str,
