@@ -62,8 +62,8 @@ impl IdempotencyLayer {
         }
     }
 
-    /// An OpenAPI document of what the routes say about keys: parameters, problems, lifetimes. Merge
-    /// it into the document of the API.
+    /// An OpenAPI document of what the routes say about keys: parameters, problems and lifetimes.
+    /// Merge it into the document of the API.
     #[must_use]
     pub fn openapi(&self) -> serde_json::Value {
         let routes = self.shared.routes.iter().map(|rules| &**rules);
