@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn parts_of_the_path_become_parts_of_the_scope() {
-        let fill = |scope, pattern, path| {
+        let fill = |scope: &str, pattern: &str, path: &str| {
             let template = parse(scope, pattern).unwrap().unwrap();
             template.fill(path)
         };
