@@ -1,10 +1,5 @@
 //! Doubts that resolve themselves: another tool tells whether the call took effect.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "real processes and sockets run on real time"
-)]
-
 use serde_json::{Value, json};
 
 use crate::support::{Place, Sdk, in_doubt};
