@@ -10,7 +10,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::answer::CANCELLED;
 use crate::call::Call;
-use crate::gateway::{Lookup, OpenDoubt, OutgoingCall};
+use crate::gateway::{Lookup, OpenDoubt, OutgoingCall, ServerGone};
 use crate::message::Id;
 use crate::outcome::Outcome;
 use crate::session::{ResponseRoute, Session};
@@ -53,24 +53,37 @@ impl Session {
     /// failure.
     async fn request_page(&self, call: &Call, cursor: Option<&str>) -> Option<String> {
         let request = |id: &Id| call.list_request(id, cursor);
-        let page = self.ask_server(request).await?;
+        let page = self.ask_server(request).await.ok()??;
         self.catalog.read_page(&page, &self.gateway.settings).1
     }
 
     /// Sends a request of the gateway's own, and waits for the response.
-    async fn ask_server(&self, request: impl FnOnce(&Id) -> Bytes) -> Option<Bytes> {
+    async fn ask_server(
+        &self,
+        request: impl FnOnce(&Id) -> Bytes,
+    ) -> Result<Option<Bytes>, ServerGone> {
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
         let id = Id(format!("\"semel:{number}\"").into());
         let answer = self.expect_response(id.clone());
-        let answer = match self.try_send_to_server(request(&id)).await {
+        let is_sent = self.try_send_to_server(request(&id)).await;
+        let answer = match is_sent {
             true => {
-                let clock = self.gateway.clock();
-                clock.timeout(REQUEST_LIMIT, answer).await.ok()
+                let answer = async { answer.await.map_err(|_| ServerGone) };
+                self.gateway
+                    .clock()
+                    .timeout(REQUEST_LIMIT, answer)
+                    .await
+                    .ok()
             }
-            false => None,
+            false => Some(Err(ServerGone)),
         };
         self.waiting.lock().remove(&id);
-        answer?.ok()
+        match answer {
+            Some(Ok(answer)) => Ok(Some(answer)),
+            // Nobody will answer: the session has ended.
+            Some(Err(_)) => Err(ServerGone),
+            None => Ok(None),
+        }
     }
 
     /// Makes the lookups of this session.

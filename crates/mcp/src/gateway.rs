@@ -25,8 +25,8 @@ use semel::core::{
 use semel::{CrashPolicy, Mode, Policy, Semel};
 
 use self::held::Variant;
-pub(crate) use self::verify::Lookup;
 use self::verify::{DID_NOTHING, Turns, Verifier, ended_in_doubt};
+pub(crate) use self::verify::{Lookup, ServerGone};
 use crate::answer::{self, Reply};
 use crate::call::{Call, CallKey, Caller, DERIVED_PREFIX};
 use crate::hints::Hints;

@@ -16,9 +16,9 @@ pub trait Observer: Send + Sync + 'static {
         true
     }
 
-    /// Whether it wants durations: [`Step::StoreCalled`] and [`Step::Answered`]. Each costs a read
-    /// of the clock, so an observer that doesn't use them should return `false`. Called once, when
-    /// the engine is made.
+    /// Whether it wants durations: [`Step::StoreCalled`](super::Step::StoreCalled) and
+    /// [`Step::Answered`](super::Step::Answered). Each costs a read of the clock, so an observer
+    /// that doesn't use them should return `false`. Called once, when the engine is made.
     fn wants_times(&self) -> bool {
         true
     }

@@ -21,7 +21,11 @@ use crate::outcome::{AnswerTerms, Outcome};
 use crate::verify::{MAX_PAUSE, VerifyRule};
 
 /// Calls another tool of the server. `None` if the server gives no answer.
-pub(crate) type Lookup = Arc<dyn Fn(LookupCall) -> BoxFuture<'static, Option<Bytes>> + Send + Sync>;
+pub(crate) type Lookup =
+    Arc<dyn Fn(LookupCall) -> BoxFuture<'static, Result<Option<Bytes>, ServerGone>> + Send + Sync>;
+
+/// The server has ended, and no later lookup of this session can succeed.
+pub(crate) struct ServerGone;
 
 /// The call of another tool, for a call in doubt.
 pub(crate) struct LookupCall {
@@ -169,8 +173,16 @@ impl Verifier {
     /// the call's last sign of life.
     async fn find_out(&self, arguments: &Value, age: Duration) -> Finding {
         let (start, mut pause) = (self.gateway.now(), self.rule.pause);
-        for attempts in 1..=self.rule.attempts {
-            let result = self.look(arguments).await;
+        let mut attempts = 0;
+        while attempts < self.rule.attempts {
+            if attempts > 0 {
+                self.gateway.sleep(pause).await;
+                pause = (pause * 2).min(MAX_PAUSE);
+            }
+            attempts += 1;
+            let Ok(result) = self.look(arguments).await else {
+                break;
+            };
             let found = result.as_ref().map(|result| self.rule.judge(result));
             let age = age + self.gateway.now().since(start);
             match found {
@@ -185,31 +197,31 @@ impl Verifier {
                 }
                 _ => {}
             }
-            if attempts < self.rule.attempts {
-                self.gateway.sleep(pause).await;
-                pause = (pause * 2).min(MAX_PAUSE);
-            }
         }
         Finding {
             found: LookupResult::Unknown,
-            attempts: self.rule.attempts,
+            attempts,
             result: None,
         }
     }
 
     /// The result of one lookup. `None` if the server answers with no result.
-    async fn look(&self, arguments: &Value) -> Option<Value> {
+    async fn look(&self, arguments: &Value) -> Result<Option<Value>, ServerGone> {
         let call = LookupCall {
             rule: Arc::clone(&self.rule),
             call: Arc::clone(&self.call),
             arguments: arguments.clone(),
         };
-        let answer = (self.lookup)(call).await?;
-        let result: Value = Members::parse(&answer)?.read("result")?;
-        let is_complete = result["resultType"]
-            .as_str()
-            .is_none_or(|is| is == "complete");
-        is_complete.then_some(result)
+        let Some(answer) = (self.lookup)(call).await? else {
+            return Ok(None);
+        };
+        let message = Members::parse(&answer);
+        let result: Option<Value> = message.and_then(|message| message.read("result"));
+        let is_complete = |result: &Value| {
+            let kind = result["resultType"].as_str();
+            kind.is_none_or(|kind| kind == "complete")
+        };
+        Ok(result.filter(is_complete))
     }
 
     fn report(&self, fence: Fence, finding: &Finding) {

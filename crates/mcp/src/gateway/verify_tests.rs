@@ -43,7 +43,7 @@ impl Bank {
                 _ => Some(results.remove(0)),
             };
             let answer = result.map(|result| json!({"id": 7, "result": result}).to_string());
-            Box::pin(std::future::ready(answer.map(Bytes::from)))
+            Box::pin(std::future::ready(Ok(answer.map(Bytes::from))))
         })
     }
 
@@ -214,6 +214,30 @@ async fn later_call_looks_up_the_doubt_of_an_earlier_one() {
         assert!(text(&told).contains("took effect"), "{told}");
         assert_eq!(silent.payments() + bank.payments(), payments);
     }
+}
+
+#[tokio::test]
+async fn server_that_is_gone_is_asked_no_more() {
+    let patient = VerifyRule {
+        pause: Duration::from_secs(30),
+        ..rule()
+    };
+    let (gateway, reports) = gateway(patient, KeyRule::Derive).await;
+    let payment = call(TOOL, &json!({"invoice": "i-7"}));
+    let Plan::Run(job) = gateway.plan(payment, None, &Caller::default()) else {
+        panic!("it is not protected");
+    };
+    let gone: Lookup = Arc::new(|_| Box::pin(std::future::ready(Err(ServerGone))));
+    let send = |_: OutgoingCall| -> BoxFuture<'static, Outcome> {
+        Box::pin(std::future::ready(Outcome::Lost))
+    };
+    let Reply::Message(told) = gateway.run(*job, Some(gone), send).await else {
+        panic!("it has no answer");
+    };
+    let told: Value = serde_json::from_slice(&told).unwrap();
+    let code = &told["result"]["_meta"]["semel/code"];
+    assert_eq!(code, Code::InDoubt.as_str(), "{told}");
+    assert_eq!(*reports.0.lock(), [(LookupResult::Unknown, 1, false)]);
 }
 
 #[tokio::test]

@@ -336,7 +336,7 @@ impl Proxy {
                 };
                 let asked = proxy.ask_server(&parts, request);
                 let clock = proxy.gateway.clock();
-                clock.timeout(REQUEST_LIMIT, asked).await.ok().flatten()
+                Ok(clock.timeout(REQUEST_LIMIT, asked).await.ok().flatten())
             })
         })
     }
