@@ -292,15 +292,9 @@ mod tests {
         let off = format!("{bare}[lints]\nworkspace = false\n");
         assert_eq!(check("crates/a/Cargo.toml", &off).len(), 1);
         assert_eq!(check("crates/a/Cargo.toml", "[package").len(), 1, "damaged");
-
-        assert!(
-            check(
-                "a/Cargo.toml",
-                &format!("{bare}[lints]\nworkspace = true\n")
-            )
-            .is_empty()
-        );
-        assert!(check("a/Cargo.toml", &format!("lints.workspace = true\n{bare}")).is_empty());
+        let is_fine = |text: &str| check("a/Cargo.toml", text).is_empty();
+        assert!(is_fine(&format!("{bare}[lints]\nworkspace = true\n")));
+        assert!(is_fine(&format!("lints.workspace = true\n{bare}")));
         assert!(check("Cargo.toml", "[workspace]\nmembers = []\n").is_empty());
     }
 }
