@@ -1,5 +1,7 @@
 //! Calls in other words: held, until the model says what they are.
 
+use std::process::Stdio;
+
 use serde_json::json;
 
 use crate::support::{Place, Sdk};
@@ -62,7 +64,8 @@ async fn suggested_rules_can_be_used_as_they_are() {
     ];
     words.extend(["mcp", "lint", "--suggest", "--"].map(str::to_owned));
     words.extend(place.server(Sdk::Python));
-    let printed = place.command(&words).output().expect("it starts");
+    let mut lint = place.command(&words);
+    let printed = lint.stdout(Stdio::piped()).output().expect("it starts");
     let text = String::from_utf8(printed.stdout).expect("text");
     assert!(
         printed.status.success() && text.contains("[tools.\"act\"]"),
