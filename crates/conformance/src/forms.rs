@@ -43,8 +43,8 @@ pub(super) async fn p50_an_answer_of_its_own_expires_alone(scene: Scene) -> Chec
     scene.settled(&lease, &mark).await
 }
 
-/// Compressed bodies are no text, and neither are their heads: every byte comes back. The mark has a
-/// version that no store knows, because a store that compresses reads its own.
+/// Compressed bodies are no text, and neither are their heads: every byte comes back. The mark has
+/// a version that no store knows, because a store that compresses reads its own.
 pub(super) async fn p51_a_compressed_body_comes_back_byte_for_byte(scene: Scene) -> CheckVerdict {
     let every_byte: Vec<u8> = (0..=u8::MAX).collect();
     let head = [b"\xf5packed\xff\x00\x10\x00\x00", &every_byte[..]].concat();
