@@ -179,8 +179,8 @@ impl Gateway {
     }
 
     pub(crate) fn plan(&self, mut call: Call, facts: Option<ToolFacts>, caller: &Caller) -> Plan {
-        let declared = facts;
-        let facts = facts.unwrap_or_default();
+        let listed = facts;
+        let facts = listed.unwrap_or_default();
         let treatment = self.settings.treatment(&call.tool, facts.hints);
         if treatment.bypass {
             return Plan::Pass;
@@ -189,7 +189,7 @@ impl Gateway {
         let (settings, tool) = (&self.settings, call.tool.clone());
         let identity = settings.identity_rule(&tool);
         // Of a tool that is not listed, the argument may be its own.
-        if let (Some(_), Some(facts)) = (identity, declared) {
+        if let (Some(_), Some(facts)) = (identity, listed) {
             call.take_new_call(facts);
         }
         let key = call.take_key(facts, self.semel.key_rules());
@@ -204,11 +204,8 @@ impl Gateway {
             Ok(CallKey::None) => return Plan::Keyless(call.to_message(None)),
             Err(error) => return self.refuse(&call, answer::NO_KEY, &error),
         };
-        match self.prepare(call, key, source, treatment, caller) {
-            Ok(mut keyed) => {
-                keyed.facts = facts;
-                Plan::Run(Box::new(keyed))
-            }
+        match self.prepare(call, key, source, treatment, facts, caller) {
+            Ok(keyed) => Plan::Run(Box::new(keyed)),
             Err((call, error)) => self.refuse(&call, answer::REFUSED, &error),
         }
     }
@@ -238,6 +235,7 @@ impl Gateway {
         key: Key,
         source: KeySource,
         treatment: Treatment,
+        facts: ToolFacts,
         caller: &Caller,
     ) -> Result<KeyedCall, (Box<Call>, NamespaceError)> {
         let namespace = match self.namespace(&call.tool, caller) {
@@ -277,7 +275,7 @@ impl Gateway {
             request: request(&key, policy),
             guard,
             verify: verify.filter(|_| self.settings.enforces()),
-            facts: ToolFacts::default(),
+            facts,
             call: Arc::new(call),
             key,
             is_derived,

@@ -154,7 +154,7 @@ table! {
         "Requests for keys in doubt", "`InDoubt`");
     /// Resolved keys.
     RESOLVED = counter("semel_resolved_total", &["scope", "operation"],
-        "Keys in doubt that an operator resolved", "`Resolved`");
+        "Keys in doubt that were resolved, by an operator, a lookup or a late answer", "`Resolved`");
     /// Unlocked keys.
     UNLOCKED = counter("semel_unlocked_total", &["scope", "operation"],
         "Leases that an operator revoked", "`Unlocked`");

@@ -113,7 +113,7 @@ pub(super) fn log_record_event(event: &Event<'_>) {
                 INFO,
                 event,
                 "idempotency.resolved",
-                "an operator resolved a key in doubt",
+                "a key in doubt was resolved",
                 state = state.as_str(),
                 fence = fence.0,
             );
